@@ -30,6 +30,7 @@ from broker_mirror.flows import Flow, cautions, chosen, flows_of
 from broker_mirror.listener import Listener
 from broker_mirror.proof import command as proof
 from broker_mirror.service import Service
+from broker_mirror.sharing import Share
 from broker_mirror.status import PartitionLag
 
 PROGRAM: Final = "broker-mirror"
@@ -76,13 +77,17 @@ def start(context: click.Context, /, file: Path, clusters: str, as_json: bool) -
             print(f"{PROGRAM}: {warning}", file=sys.stderr)
         logging.basicConfig(format=f"{PROGRAM}: %(message)s", level=logging.WARNING)
         # Imported before the loop runs: it must not wait for imports while the process is a member of groups.
+        import uvloop
+
         from broker_mirror.copy.host import CopyFlow
 
-        def copier_of(flow: Flow, source: AdminClient, target: AdminClient, owner: int) -> CopyFlow:
-            return CopyFlow(flow, source, target, owner=owner)
+        def copier_of(flow: Flow, source: AdminClient, target: AdminClient, share: Share) -> CopyFlow:
+            return CopyFlow(flow, source, target, owner=share.number, owners=share.members)
 
         service = Service(flows, flows_of(config), copier_of, lambda: int(time.time() * 1000))
-        asyncio.run(_serve(service, flows, _listener(config)))
+        # Unlike asyncio's loop, it sends the parts of a request without joining them.
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(service, flows, _listener(config)))
 
 
 async def _serve(service: Service, flows: Sequence[Flow], address: Address | None) -> None:

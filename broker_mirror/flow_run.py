@@ -12,8 +12,9 @@ from broker_cy.client.address import parse_addresses
 from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.deadline import DEFAULT_TIMEOUT_S
 from broker_cy.client.mirror_status import FlowStatus, PartitionState
+from broker_cy.core.errors import ErrorCode
 from broker_mirror.filters import NameFilter
-from broker_mirror.flows import ClientSettings, Flow, FlowKind
+from broker_mirror.flows import SUPPORT, ClientSettings, Flow, FlowKind
 from broker_mirror.member import FlowMember
 from broker_mirror.merged import Role, Side
 from broker_mirror.sharing import Share
@@ -38,7 +39,7 @@ class Copier(Protocol):
     def status(self) -> Any: ...
 
 
-CopierOf = Callable[[Flow, AdminClient, AdminClient, int], Copier]
+CopierOf = Callable[[Flow, AdminClient, AdminClient, Share], Copier]
 
 
 def connect(settings: ClientSettings, timeout_s: float = DEFAULT_TIMEOUT_S, client_id: str = CLIENT_ID) -> AdminClient:
@@ -56,7 +57,7 @@ class FlowRun:
     def __init__(self, flow: Flow, copier_of: CopierOf, returning: NameFilter | None = None) -> None:
         self.flow = flow
         self._copier_of, self._returning = copier_of, returning
-        self._clients: dict[tuple[str, tuple[tuple[str, str], ...]], AdminClient] = {}
+        self._clients: dict[tuple[str, float, tuple[tuple[str, str], ...]], AdminClient] = {}
         self._tasks: FlowTasks | None = None
         self._member: FlowMember | None = None
         self._copier: Copier | None = None
@@ -71,7 +72,7 @@ class FlowRun:
     async def run(self) -> str:
         """Run the flow until it fails; returns the cause. Raises ClientError if it cannot begin."""
         try:
-            source, target = self._client(Side.SOURCE, Role.ADMIN), self._client(Side.TARGET, Role.ADMIN)
+            source, target = self.client(Side.SOURCE, Role.ADMIN), self.client(Side.TARGET, Role.ADMIN)
             async with FlowTasks(self.flow, source, target, self._returning) as self._tasks:
                 self._member = FlowMember(target, self.flow.pair, self._prepare, self._take, self._give_up)
                 membership = asyncio.create_task(self._member.run())
@@ -102,12 +103,15 @@ class FlowRun:
     def _copies(self) -> bool:
         return self.flow.copies and self.flow.kind is FlowKind.COPY
 
-    def _client(self, side: Side, role: Role) -> AdminClient:
+    def client(self, side: Side, role: Role) -> AdminClient:
         """Return the client of a role; roles with equal settings share one."""
         settings = self.flow.clients[side, role]
-        key = settings.bootstrap, tuple(sorted(settings.security.items()))
+        timeout_ms = (
+            self.flow.values["admin.timeout.ms"] if role is Role.ADMIN else settings.values["request.timeout.ms"]
+        )
+        timeout_s = max(1, timeout_ms) / 1000
+        key = settings.bootstrap, timeout_s, tuple(sorted(settings.security.items()))
         if key not in self._clients:
-            timeout_s = float(settings.values["request.timeout.ms"]) / 1000
             self._clients[key] = connect(settings, timeout_s)
         return self._clients[key]
 
@@ -117,12 +121,17 @@ class FlowRun:
         """Fence producers of former owners that a new share would not fence: those with a number of no member."""
         if not self._copies or not self.flow.is_exactly_once:
             return
-        target = self._client(Side.TARGET, Role.PRODUCER)
+        target = self.client(Side.TARGET, Role.PRODUCER)
         prefix = transactional_prefix(self.flow)
         outcome = await target.transactions.list_all()
         names = [each.transactional_id for listed in outcome.whole().values() for each in listed]
         for name in [each for each in names if each.startswith(prefix)][:FENCED_MAX]:
-            await target.transactional_producer(name).begin()
+            try:
+                await target.transactional_producer(name).begin()
+            except ClientError as error:
+                # Such a flow copies without transactions, or reports it when it begins.
+                if error.code is not ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                    raise
 
     async def _take(self, share: Share) -> None:
         """Begin the work of a share."""
@@ -132,9 +141,9 @@ class FlowRun:
             plan = await self._tasks.refresh_topics(changes=share.leads)
             self._copier = self._copier_of(
                 self.flow,
-                self._client(Side.SOURCE, Role.CONSUMER),
-                self._client(Side.TARGET, Role.PRODUCER),
-                share.number,
+                self.client(Side.SOURCE, Role.CONSUMER),
+                self.client(Side.TARGET, Role.PRODUCER),
+                share,
             )
             await self._copier.start(share.of(plan.partitions))
             self._copying = asyncio.create_task(self._copier.ended())
@@ -216,6 +225,8 @@ class FlowRun:
                 problems |= {f"{task}: {what}": text for what, text in found.items()}
         if copied is not None and copied.error:
             problems["copy"] = copied.error
+        if copied is not None and copied.note:
+            problems[SUPPORT] = copied.note
         return FlowStatus(
             source=self.flow.source,
             target=self.flow.target,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -26,6 +27,8 @@ from broker_mirror.merged import (
 from broker_mirror.policy import SEPARATOR, Policy
 from broker_mirror.settings import OVERRIDE, ROLES, Scope, Support, flow_names, table
 
+RECREATED: Final = "brokercy.recreated.topics"
+SUPPORT: Final = "exactly.once.source.support"
 IDENTITY: Final = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
 
@@ -58,7 +61,9 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A pair of clusters. `values` are the settings of the scopes flow and worker, typed, with defaults."""
+    """A pair of clusters. `values` are the settings of the scopes flow and worker, typed, with defaults. `recreated`
+    takes the topics that may be deleted and created again. `demands_exactly_once`: the file asks for transactions.
+    """
 
     pair: Pair
     kind: FlowKind
@@ -66,7 +71,9 @@ class Flow:
     policy: Policy
     topics: NameFilter
     groups: NameFilter
+    recreated: NameFilter
     properties: PropertyFilter
+    demands_exactly_once: bool
     values: Mapping[str, Any]
     clients: Mapping[tuple[Side, Role], ClientSettings]
 
@@ -120,7 +127,7 @@ class Flow:
 
     @property
     def is_exactly_once(self) -> bool:
-        return str(self.values["exactly.once.source.support"]).lower() == "enabled"
+        return str(self.values[SUPPORT]).lower() == "enabled"
 
 
 def flows_of(config: MirrorConfig) -> tuple[Flow, ...]:
@@ -174,6 +181,8 @@ def _flow(config: MirrorConfig, pair: Pair) -> Flow:
         ),
         topics=_names(values, pair, "topics"),
         groups=_names(values, pair, "groups"),
+        recreated=NameFilter(_pattern(values, pair, RECREATED), None),
+        demands_exactly_once=SUPPORT in worker or values["exactly.once.support"].lower() == "required",
         properties=PropertyFilter(
             pattern_of(f"{pair.prefix}config.properties.exclude", values["config.properties.exclude"]),
             values["use.defaults.from"] == "source",
@@ -184,9 +193,7 @@ def _flow(config: MirrorConfig, pair: Pair) -> Flow:
         },
     )
     if values["exactly.once.support"].lower() == "required" and not flow.is_exactly_once:
-        raise ConfigError(
-            f"{pair.prefix}exactly.once.support=required needs {pair.target}.exactly.once.source.support=enabled"
-        )
+        raise ConfigError(f"{pair.prefix}exactly.once.support=required needs {pair.target}.{SUPPORT}=enabled")
     return flow
 
 
@@ -202,8 +209,11 @@ def _values(scope: Scope, properties: Mapping[str, str], prefix: str) -> dict[st
 
 
 def _names(values: Mapping[str, Any], pair: Pair, name: str) -> NameFilter:
-    included, excluded = (pattern_of(f"{pair.prefix}{each}", values[each]) for each in (name, f"{name}.exclude"))
-    return NameFilter(included, excluded)
+    return NameFilter(_pattern(values, pair, name), _pattern(values, pair, f"{name}.exclude"))
+
+
+def _pattern(values: Mapping[str, Any], pair: Pair, name: str) -> re.Pattern[str] | None:
+    return pattern_of(f"{pair.prefix}{name}", values[name])
 
 
 def _fitting(security: Mapping[str, str], top: Mapping[str, str]) -> dict[str, str]:

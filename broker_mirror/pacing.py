@@ -1,8 +1,29 @@
-"""Which offset syncs a flow writes: those of MirrorMaker 2 (OffsetSyncWriter), each with the length of its range."""
+"""Which offset syncs a flow writes: those of MirrorMaker 2 (OffsetSyncWriter), each with the length of its range. And
+how fast it fetches.
+"""
 
 from __future__ import annotations
 
 from broker_mirror.formats.offset_syncs import OffsetSync
+
+
+class RatePacing:
+    """Bounds the bytes of a second, as a mean from the first fetch on; a rate of 0 is no bound. A pause gives no room
+    for more bytes later.
+    """
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._next_ms = 0.0
+
+    def wait_ms(self, now_ms: int) -> float:
+        """Return how long the next fetch waits."""
+        return max(0.0, self._next_ms - now_ms)
+
+    def took(self, size_bytes: int, now_ms: int) -> None:
+        """Take the size of an answer."""
+        if self._rate:
+            self._next_ms = max(self._next_ms, now_ms) + size_bytes * 1000 / self._rate
 
 
 class SyncPacing:

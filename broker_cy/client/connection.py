@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
 from broker_cy.client.address import Address
@@ -149,6 +150,16 @@ class Connection(AnswerFrames):
         """
         self._write(api_key, version, body, ticket)
 
+    def ask_parts(self, api_key: int, version: int, parts: Sequence[bytes | memoryview], ticket: Ticket) -> None:
+        """`ask` with a body in parts. uvloop sends them without joining them; they must not change until the answer.
+
+        Raises ConnectionFailed.
+        """
+        if self._held is not None:
+            self._write(api_key, version, b"".join(parts), ticket)
+        else:
+            self._write_now(api_key, version, parts, ticket)
+
     async def send_only(self, api_key: int, version: int, body: bytes, deadline: Deadline) -> None:
         """Send a request that has no answer (Produce with acks=0). Raises as `exchange`."""
         try:
@@ -194,7 +205,7 @@ class Connection(AnswerFrames):
 
     async def _ask_alone(self, api_key: int, version: int, body: bytes) -> memoryview:
         answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        self._write_now(api_key, version, body, answer)
+        self._write_now(api_key, version, (body,), answer)
         try:
             return await answer
         finally:
@@ -214,7 +225,7 @@ class Connection(AnswerFrames):
         held, self._held = self._held, None
         for api_key, version, body, ticket in held:
             try:
-                self._write_now(api_key, version, body, ticket)
+                self._write_now(api_key, version, (body,), ticket)
             except ConnectionFailed as error:
                 if ticket is not None and not ticket.done():
                     ticket.set_exception(error)
@@ -227,15 +238,17 @@ class Connection(AnswerFrames):
                 raise ConnectionFailed("too many requests wait while the connection logs in again")
             self._held.append((api_key, version, body, ticket))
             return
-        self._write_now(api_key, version, body, ticket)
+        self._write_now(api_key, version, (body,), ticket)
 
-    def _write_now(self, api_key: int, version: int, body: bytes, ticket: Ticket | None) -> None:
+    def _write_now(
+        self, api_key: int, version: int, parts: Sequence[bytes | memoryview], ticket: Ticket | None
+    ) -> None:
         if self.closed is not None:
             raise ConnectionFailed(self.closed)
         if self._transport.is_closing():
             raise ConnectionFailed("the connection broke")
-        # Two writes for a large body: joining head and body would copy it.
-        self._transport.writelines((self._exchange.head(api_key, version, len(body), ticket), body))
+        # Several writes for a large body: joining head and body would copy it.
+        self._transport.writelines((self._exchange.head(api_key, version, sum(map(len, parts)), ticket), *parts))
 
     # --- reports of the loop
 

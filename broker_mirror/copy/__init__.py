@@ -1,10 +1,18 @@
 """The copy path of a flow: batches of the source are produced into the target as they are.
 
-restamp.pyx   fetched batches as batches to produce: header and checksum only, where possible   pure
-status.py     the state of a flow for people and metrics                                        pure
-flow.py       positions, transactions and problems of the partitions of a flow                  pure
-partition.py  one partition of a flow                                                           pure
-producer.py   batches that are already encoded, as a part of transactions
-fetching.py   raw records of the source, by leader
-host.py       the flow between two clusters: CopyFlow
+restamp.pyx       fetched batches as batches to produce: a new header, where possible         pure
+message_sets.py   message sets of magic 0 and 1, from before Kafka 0.11                       pure
+status.py         the state of a flow for people and metrics                                  pure
+actions.py        stages, actions and verdicts of the machine                                 pure
+assignment.py     the partitions of the machine                                               pure
+flow.py           positions, transactions and problems of the partitions of a flow            pure
+partition.py      one partition of a flow                                                     pure
+topic_ids.py      topics that were deleted and created again                                  pure
+positions.py      the committed offsets of a flow, and the topics of its own records
+loading.py        where partitions begin
+producer.py       batches that are already encoded, as a part of transactions
+fetching.py       raw records of the source, by leader
+announcing.py     offset syncs that are no part of a transaction
+sending.py        batches to the leaders of the target
+host.py           the flow between two clusters: CopyFlow
 """

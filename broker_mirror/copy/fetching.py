@@ -18,10 +18,13 @@ from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, problem_of, refused
 from broker_cy.client.pool import Peer
 from broker_cy.core.errors import ErrorCode
-from broker_cy.core.uuid import ZERO
 from broker_cy.wire import messages
 from broker_mirror.copy.flow import CopyMachine
+from broker_mirror.copy.partition import Key
 from broker_mirror.copy.restamp import Damaged, cut
+from broker_mirror.copy.topic_ids import KnownIds
+from broker_mirror.formats.source_offsets import TopicIds
+from broker_mirror.pacing import RatePacing
 
 FETCH_BYTES_MAX: Final = 4 << 20
 """Bytes of one answer: one for each leader of the source is in memory at a time."""
@@ -37,7 +40,7 @@ _lanes = itertools.count()
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
     """Those of the consumer of the source; `rate` is in bytes per second, 0 without a limit. Replicas in `rack` are
-    read first.
+    read first. A fetch has at most the bytes of a second.
     """
 
     bytes_max: int
@@ -49,7 +52,7 @@ class FetchSettings:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], rate: int | None) -> FetchSettings:
-        bytes_max = min(FETCH_BYTES_MAX, max(1, values["fetch.max.bytes"]))
+        bytes_max = min(FETCH_BYTES_MAX, max(1, values["fetch.max.bytes"]), rate or FETCH_BYTES_MAX)
         return cls(
             bytes_max,
             min(bytes_max, max(1, values["max.partition.fetch.bytes"])),
@@ -67,20 +70,19 @@ class Fetching:
         self,
         client: AdminClient,
         machine: CopyMachine,
+        ids: KnownIds,
         settings: FetchSettings,
         now_ms: Callable[[], int],
         wake: Callable[[], None],
     ) -> None:
-        self._client, self._machine, self._settings = client, machine, settings
+        self._client, self._machine, self._ids, self._settings = client, machine, ids, settings
         self._now_ms, self._wake = now_ms, wake
         self._loops: dict[int, asyncio.Task[None]] = {}
         self._room = asyncio.Event()
         self._changed = asyncio.Event()
         # The replicas that leaders name for partitions because of the rack; a failure of one forgets its partitions.
         self._preferred: dict[TopicPartition, int] = {}
-        # The ids that topics had when copying of them began.
-        self._ids: dict[str, UUID] = {}
-        self._next_ms = 0.0
+        self._pacing = RatePacing(settings.rate)
         # The defect that ended a loop.
         self._failure: BaseException | None = None
 
@@ -125,8 +127,10 @@ class Fetching:
             return
         for name, error in failed.items():
             self._report(name, f"the source answers: {error}")
-        for name, topic in found.items():
-            self._check_id(name, topic.topic_id)
+        ids = {name: topic.topic_id for name, topic in found.items()}
+        for key in list(self._machine.partitions):
+            if key[0] in ids:
+                self._is_same(key, ids[key[0]])
         leaders = {part.leader_id for topic in found.values() for part in topic.partitions if part.leader_id >= 0}
         leaders.update(self._preferred.values())
         for node_id, task in list(self._loops.items()):
@@ -143,18 +147,22 @@ class Fetching:
             self._failure = error
             self._changed.set()
 
-    def _report(self, topic: str, text: str, *, lasts: bool = False) -> None:
+    def _report(self, topic: str, text: str) -> None:
         for key in [key for key in self._machine.partitions if key[0] == topic]:
-            self._machine.problem(key, text, self._now_ms(), lasts=lasts)
+            self._machine.problem(key, text, self._now_ms())
         self._wake()
 
-    def _check_id(self, name: str, topic_id: UUID) -> bool:
-        """Return whether a topic has the id that it had when copying began; report it else."""
-        known = self._ids.setdefault(name, topic_id)
-        if ZERO in (known, topic_id) or known == topic_id:
+    def _is_same(self, key: Key, topic_id: UUID) -> bool:
+        """Return whether a topic is still the one that is copied; else its partition stops, or begins again."""
+        each = self._machine.partitions[key]
+        text = self._ids.problem(key, each.target[0], TopicIds(source=topic_id))
+        if text is None:
             return True
-        text = f"topic {name} of the source was deleted and created again: its offsets are those of other records"
-        self._report(name, text, lasts=True)
+        if not self._ids.may_begin_again(key[0]):
+            self._machine.problem(key, text, self._now_ms(), lasts=True)
+            self._wake()
+        elif self._machine.begin_again([key]):
+            self._wake()
         return False
 
     async def _follow(self, node_id: int) -> None:
@@ -163,6 +171,8 @@ class Fetching:
         attempt = 1
         try:
             while True:
+                if wait_ms := self._pacing.wait_ms(self._now_ms()):
+                    await asyncio.sleep(wait_ms / 1000)
                 offsets, waits_for_room = self._wanted(node_id)
                 if not offsets:
                     self._room.clear()
@@ -199,7 +209,7 @@ class Fetching:
         wanted = {
             TopicPartition(*key): offset
             for key, offset in found.items()
-            if self._check_id(key[0], metadata.topic_id(key[0]))
+            if self._is_same(key, metadata.topic_id(key[0]))
         }
         return wanted, waits_for_room
 
@@ -210,8 +220,6 @@ class Fetching:
         self, peer: Peer, offsets: dict[TopicPartition, int], session: FetchSession, waits_for_room: bool
     ) -> None:
         settings, caller = self._settings, self._client.caller
-        if settings.rate:
-            await asyncio.sleep(max(0.0, self._next_ms - self._now_ms()) / 1000)
         ids = {caller.metadata.topic_id(key.topic): key.topic for key in offsets}
         answer, version = await fetch(
             caller,
@@ -235,8 +243,7 @@ class Fetching:
                 if key in offsets:
                     size += len(part.records or b"")
                     failures |= not await self._take(peer, key, offsets[key], part)
-        if settings.rate:
-            self._next_ms = max(self._next_ms, self._now_ms()) + size * 1000 / settings.rate
+        self._pacing.took(size, self._now_ms())
         self._wake()
         if failures:
             self.refresh()

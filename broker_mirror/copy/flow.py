@@ -15,11 +15,23 @@ make batches of others fail again and again.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from broker_mirror.copy.actions import (
+    Action,
+    Announce,
+    Begin,
+    End,
+    Identity,
+    Initialize,
+    Load,
+    Produce,
+    Stage,
+    Verdict,
+    Write,
+)
+from broker_mirror.copy.assignment import Assignment
 from broker_mirror.copy.partition import CopyPartition, Key, Piece, Problem, Sent
 from broker_mirror.formats.offset_syncs import OffsetSync
 
@@ -37,109 +49,30 @@ PATIENCE_MS: Final = 5_000
 BACKOFF_MIN_MS: Final = 50
 BACKOFF_MAX_MS: Final = 1_000
 
-Identity = tuple[int, int]
-"""A producer id and its epoch."""
-
-
-class Stage(enum.Enum):
-    """See the module. Without transactions, a flow remains OPEN. RENEWING: it waits for answers, then for a new
-    producer id.
-    """
-
-    STARTING = enum.auto()
-    LOADING = enum.auto()
-    IDLE = enum.auto()
-    BEGINNING = enum.auto()
-    OPEN = enum.auto()
-    WRITING = enum.auto()
-    COMMITTING = enum.auto()
-    ABORTING = enum.auto()
-    RENEWING = enum.auto()
-    ENDED = enum.auto()
-
-
-class Verdict(enum.Enum):
-    """How a batch failed: RETRY: it may be sent again; ORDER: a batch before it did not arrive; TOO_LARGE: for the
-    target; REFUSED: the partition has a problem; FAILED: the transaction, or the producer id, is given up.
-    """
-
-    RETRY = enum.auto()
-    ORDER = enum.auto()
-    TOO_LARGE = enum.auto()
-    REFUSED = enum.auto()
-    FAILED = enum.auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Initialize:
-    """Get a producer id: `initialized`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Read the committed offsets of these partitions: `loaded`."""
-
-    partitions: tuple[Key, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """Begin a transaction: `began`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Produce:
-    """Send a batch to a partition of the target: `stored` or `refused`."""
-
-    source: Key
-    target: Key
-    piece: Piece
-    sequence: int
-    identity: Identity
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """Write the next offset of each partition of the source, and offset syncs: `written` or `failed`."""
-
-    offsets: Mapping[Key, int]
-    syncs: tuple[OffsetSync, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """End the transaction, and repeat that until its outcome is known: `ended`."""
-
-    commit: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """Write offset syncs into the source, after the commit. Nothing waits for it."""
-
-    syncs: tuple[OffsetSync, ...]
-
-
-Action = Initialize | Load | Begin | Produce | Write | End | Announce
-
 
 class CopyMachine:
     """The machine. `partitions` are those of the source."""
 
     def __init__(
-        self, *, transactional: bool, syncs_in_target: bool, flush_interval_ms: int = 60_000, emits_syncs: bool = True
+        self,
+        *,
+        transactional: bool,
+        syncs_in_target: bool,
+        flush_interval_ms: int = 60_000,
+        emits_syncs: bool = True,
+        lag_max: int = 100,
     ) -> None:
+        """`lag_max`: see SyncPacing."""
         self.transactional, self.syncs_in_target = transactional, syncs_in_target
         self.flush_interval_ms, self.emits_syncs = flush_interval_ms, emits_syncs
         self.stage = Stage.STARTING
-        self.partitions: dict[Key, CopyPartition] = {}
+        self._assignment = Assignment(lag_max)
         self.identity: Identity = (-1, -1)
         # Why the flow has ended; and the last failure of a transaction.
         self.error: str | None = None
         self.is_fenced = False
         self.trouble: str | None = None
         self.transactions = self.aborts = 0
-        self._wanted: dict[Key, Key] | None = None
         self._stops = False
         # Whether the action of the stage was returned.
         self._is_asked = False
@@ -152,8 +85,10 @@ class CopyMachine:
         self._announced: tuple[OffsetSync, ...] = ()
         # Partitions that may have a batch to send or are dirty, in turn.
         self._busy: dict[Key, None] = {}
-        # Partitions whose begin is not known.
-        self._missing: set[Key] = set()
+
+    @property
+    def partitions(self) -> dict[Key, CopyPartition]:
+        return self._assignment.partitions
 
     # ------------------------------------------------------------------------------------------------ wishes
 
@@ -161,7 +96,13 @@ class CopyMachine:
         """Copy these partitions of the source, each into a partition of the target, instead of the present ones. It
         takes effect between two transactions.
         """
-        self._wanted = dict(wanted)
+        self._assignment.wanted = dict(wanted)
+
+    def begin_again(self, keys: Iterable[Key]) -> bool:
+        """Load the begins of these partitions again, once all that was fetched of them is committed. Return whether one
+        of them did not wait for that already.
+        """
+        return self._assignment.begin_again(keys)
 
     def stop(self) -> None:
         """End after the commit of what was sent."""
@@ -232,8 +173,9 @@ class CopyMachine:
                 if now_ms >= self._rested_until_ms:
                     self._ask(out, Initialize())
             case Stage.LOADING:
-                self._apply_wanted()
-                self._ask(out, Load(tuple(sorted(self._missing))))
+                self._assignment.apply()
+                self._busy = {key: None for key in self._busy if key in self.partitions}
+                self._ask(out, Load(tuple(sorted(self._assignment.missing))))
             case Stage.IDLE:
                 self._advance_idle(now_ms)
             case Stage.BEGINNING:
@@ -262,38 +204,21 @@ class CopyMachine:
             self._is_asked = True
             out.append(action)
 
-    def _apply_wanted(self) -> None:
-        if self._wanted is None:
-            return
-        wanted, self._wanted = self._wanted, None
-        self.partitions = {
-            key: known
-            if (known := self.partitions.get(key)) is not None and known.target == target
-            else CopyPartition(key, target)
-            for key, target in wanted.items()
-        }
-        self._busy = {key: None for key in self._busy if key in self.partitions}
-        self._missing = {key for key, each in self.partitions.items() if each.position is None}
-
     def _advance_idle(self, now_ms: int) -> None:
         if self._stops:
             self._to(Stage.ENDED)
-        elif self._wanted is not None or self._is_missing(now_ms):
+        elif self._assignment.wanted is not None or self._assignment.has_to_load(now_ms):
             self._to(Stage.LOADING)
         elif now_ms >= self._rested_until_ms:
-            with_data = [key for key in self._busy if self.partitions[key].queue]
-            suspects = [key for key in with_data if self.partitions[key].is_suspect]
-            due = [key for key in suspects if not self.partitions[key].is_waiting(now_ms)]
-            self._only = due[0] if due else None
-            if due or len(with_data) > len(suspects):
+            # A partition that waits would have a transaction without a batch.
+            ready = [key for key in self._busy if (each := self.partitions[key]).queue and not each.is_waiting(now_ms)]
+            self._only = next((key for key in ready if self.partitions[key].is_suspect), None)
+            if ready:
                 self._to(Stage.BEGINNING)
 
-    def _is_missing(self, now_ms: int) -> bool:
-        """Return whether the begin of a partition is not known, and may be now."""
-        return any(not self.partitions[key].is_waiting(now_ms) for key in self._missing)
-
     def _advance_open(self, now_ms: int, out: list[Action]) -> None:
-        if not self.transactional and self._wanted is None and self._is_missing(now_ms):
+        assignment = self._assignment
+        if not self.transactional and assignment.wanted is None and assignment.has_to_load(now_ms):
             self._to(Stage.LOADING)
             return
         closes = self._is_due(now_ms)
@@ -318,7 +243,7 @@ class CopyMachine:
 
     def _is_due(self, now_ms: int) -> bool:
         """Return whether no further batch is sent before the next commit."""
-        if self._stops or self._wanted is not None:
+        if self._stops or self._assignment.wanted is not None:
             return True
         if self.transactional:
             return self._bytes >= TRANSACTION_BYTES or now_ms - self._opened_ms >= TRANSACTION_MS
@@ -336,10 +261,18 @@ class CopyMachine:
             return
         self._to(Stage.WRITING)
         self._is_asked = True
-        syncs = tuple(sync for each in dirty for sync in each.syncs()) if self.emits_syncs else ()
-        self._next_announced = () if self.syncs_in_target else syncs
+        syncs = tuple(sync for each in dirty for sync in self._syncs_of(each)) if self.emits_syncs else ()
+        are_written = self.transactional and self.syncs_in_target
+        self._next_announced = () if are_written else syncs
         self._flushed_ms = now_ms
-        out.append(Write(dict(self._writing), syncs if self.syncs_in_target else ()))
+        out.append(Write(dict(self._writing), syncs if are_written else ()))
+
+    def _syncs_of(self, each: CopyPartition) -> list[OffsetSync]:
+        """Return the offset syncs that a commit has: those of a transaction, or the one that waits."""
+        if self.transactional:
+            return each.syncs()
+        waiting = each.pacing.due()
+        return [] if waiting is None else [waiting]
 
     # ------------------------------------------------------------------------------------------------ outcomes
 
@@ -350,16 +283,11 @@ class CopyMachine:
     def _take_identity(self, identity: Identity) -> None:
         if identity != self.identity:
             self.identity = identity
-            for each in self.partitions.values():
-                each.sequence = 0
+            self._assignment.renew()
 
     def loaded(self, offsets: Mapping[Key, int], problems: Mapping[Key, str], now_ms: int) -> None:
         """Take the offsets at which partitions begin, and the reasons for those that have none."""
-        for key, offset in offsets.items():
-            if (each := self.partitions.get(key)) is not None and each.position is None:
-                each.begin_at(offset)
-                each.problem = None
-                self._missing.discard(key)
+        self._assignment.loaded(offsets)
         for key, text in problems.items():
             self.problem(key, text, now_ms)
         self._flushed_ms = now_ms
@@ -378,6 +306,10 @@ class CopyMachine:
         for piece in each.stored(action.sequence, base_offset):
             each.total_records += piece.count
             each.total_bytes += piece.size_bytes
+        if not self.transactional:
+            syncs = each.paced()
+            if self.emits_syncs:
+                self._announced += syncs
 
     def refused(self, action: Produce, verdict: Verdict, text: str, now_ms: int) -> None:
         """The batch failed."""
@@ -464,7 +396,7 @@ class CopyMachine:
             self.transactions += 1
             self.trouble = None
         self._writing = {}
-        self._announced, self._next_announced = self._next_announced, ()
+        self._announced, self._next_announced = self._announced + self._next_announced, ()
         # Another partition is the first one next time.
         turn = list(self._busy)
         self._busy = {
@@ -475,7 +407,7 @@ class CopyMachine:
         elif self._stops:
             self._to(Stage.ENDED)
         else:
-            self._to(Stage.LOADING if self._wanted is not None else Stage.OPEN)
+            self._to(Stage.LOADING if self._assignment.wanted is not None else Stage.OPEN)
 
     def ended_by(self, error: str, *, fenced: bool) -> None:
         """Another owner has the transactional id (`fenced`), or the flow cannot go on."""

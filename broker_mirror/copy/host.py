@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar, assert_never
 
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.produce import Producer
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.partitioner import partition_of
 from broker_cy.client.transaction import WrongState
+from broker_cy.core.errors import ErrorCode
 from broker_cy.wire.records import Record
-from broker_mirror.copy import flow as machine_of
+from broker_mirror.copy import actions as machine_of
+from broker_mirror.copy.actions import Action, Produce, Stage
+from broker_mirror.copy.announcing import Announcing, sync_record
 from broker_mirror.copy.fetching import Fetching, FetchSettings
-from broker_mirror.copy.flow import Action, CopyMachine, Produce, Stage
+from broker_mirror.copy.flow import CopyMachine
+from broker_mirror.copy.loading import Loading
 from broker_mirror.copy.partition import CopyPartition, Key
-from broker_mirror.copy.positions import committed_offsets, ensure_topic, starts
+from broker_mirror.copy.positions import ensure_topic
 from broker_mirror.copy.producer import BatchProducer, IdempotentBatches, TransactionalBatches
 from broker_mirror.copy.sending import FENCED, Sending
 from broker_mirror.copy.status import CopyState, CopyStatus, PartitionStatus
-from broker_mirror.flows import Flow
+from broker_mirror.copy.topic_ids import KnownIds
+from broker_mirror.flows import SUPPORT, Flow
 from broker_mirror.formats.offset_syncs import OffsetSync
 from broker_mirror.formats.source_offsets import CONNECTOR, SourcePartition, encode_offset
 from broker_mirror.merged import Role, Side
 
-SYNCS_MAX: Final = 10_000
-"""Offset syncs that wait for the source; beyond that, the oldest ones are not written."""
+# The target denies the transactional id, or has no coordinator for it.
+_OF_TRANSACTIONS: Final = (
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
 STOP_S: Final = 4.0
 """How long `stop` waits for the last commit."""
 T = TypeVar("T")
@@ -41,16 +48,6 @@ def transactional_id_of(flow: Flow, owner: int) -> str:
     return f"{flow.pair.source}-mm2-{CONNECTOR}-{owner}"
 
 
-async def fence_owners(flow: Flow, target: AdminClient, owners: Iterable[int]) -> None:
-    """End the transactions of these owners, and make them unable to commit: before partitions get other owners, and
-    their committed offsets are read. Raises ClientError.
-    """
-    if flow.is_exactly_once:
-        timeout_ms = flow.clients[Side.TARGET, Role.PRODUCER].values["transaction.timeout.ms"]
-        for owner in owners:
-            await TransactionalBatches(target, transactional_id_of(flow, owner), timeout_ms).initialize()
-
-
 class CopyFlow:
     """Copies partitions of the source into the target. `owner` is the number of this process among those that divide
     the partitions of the flow: each owner has a transactional id.
@@ -59,42 +56,56 @@ class CopyFlow:
     ends: see `ended`.
     """
 
-    def __init__(self, flow: Flow, source: AdminClient, target: AdminClient, *, owner: int = 0) -> None:
-        self.flow, self._source, self._target = flow, source, target
-        self.machine = CopyMachine(
-            transactional=flow.is_exactly_once,
-            syncs_in_target=flow.syncs_side is Side.TARGET,
-            flush_interval_ms=flow.values["offset.flush.interval.ms"],
-            emits_syncs=flow.values["emit.offset-syncs.enabled"],
-        )
+    def __init__(
+        self, flow: Flow, source: AdminClient, target: AdminClient, *, owner: int = 0, owners: int = 1
+    ) -> None:
+        self.flow, self._source, self._target, self._owner = flow, source, target, owner
         consumer = flow.clients[Side.SOURCE, Role.CONSUMER].values
-        producer = flow.clients[Side.TARGET, Role.PRODUCER].values
-        self._reset: str = consumer["auto.offset.reset"]
         self._wake = asyncio.Event()
-        self._fetching = Fetching(
-            source,
-            self.machine,
-            FetchSettings.of(consumer, flow.values["brokercy.bytes.per.second"]),
-            self._now_ms,
-            self._wake.set,
-        )
-        self._producer: BatchProducer
-        if flow.is_exactly_once:
-            timeout_ms = producer["transaction.timeout.ms"]
-            self._producer = TransactionalBatches(target, transactional_id_of(flow, owner), timeout_ms)
-        else:
-            self._producer = IdempotentBatches(target.caller)
-        self._syncs_producer = Producer((target if flow.syncs_side is Side.TARGET else source).caller)
-        self._sending = Sending(
-            target.caller, self.machine, self._producer, producer["max.request.size"], self._now_ms, self._answered
-        )
+        self._ids = KnownIds(flow.recreated)
+        self._loading = Loading(flow, source, target, consumer["auto.offset.reset"], self._ids)
+        # Each owner has its part of the rate.
+        limit = flow.values["brokercy.bytes.per.second"]
+        self._fetch_settings = FetchSettings.of(consumer, limit and max(1, limit // owners))
         self._offsets_partitions = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None
         self._error: str | None = None
-        # Offset syncs that wait for the source.
-        self._to_announce: deque[OffsetSync] = deque(maxlen=SYNCS_MAX)
-        self._announcing = asyncio.Lock()
+        # Why the flow has no transactions, although it should.
+        self._note: str | None = None
+        side = target if flow.syncs_side is Side.TARGET else source
+        self._announcing = Announcing(side.caller, flow.offset_syncs_topic, self._trouble)
+        self._make(transactional=flow.is_exactly_once)
+
+    def _make(self, *, transactional: bool) -> None:
+        """Make the machine, and the parts that work for it."""
+        flow, target = self.flow, self._target
+        producer = flow.clients[Side.TARGET, Role.PRODUCER].values
+        self.machine = CopyMachine(
+            transactional=transactional,
+            syncs_in_target=flow.syncs_side is Side.TARGET,
+            flush_interval_ms=flow.values["offset.flush.interval.ms"],
+            emits_syncs=flow.values["emit.offset-syncs.enabled"],
+            lag_max=flow.values["offset.lag.max"],
+        )
+        self._fetching = Fetching(
+            self._source, self.machine, self._ids, self._fetch_settings, self._now_ms, self._wake.set
+        )
+        self._producer: BatchProducer
+        if transactional:
+            timeout_ms = producer["transaction.timeout.ms"]
+            self._producer = TransactionalBatches(target, transactional_id_of(flow, self._owner), timeout_ms)
+        else:
+            self._producer = IdempotentBatches(target.caller)
+        self._sending = Sending(
+            target.caller,
+            self.machine,
+            self._producer,
+            self._ids,
+            producer["max.request.size"],
+            self._now_ms,
+            self._answered,
+        )
 
     # ------------------------------------------------------------------------------------------------ calls
 
@@ -110,8 +121,36 @@ class CopyFlow:
         if values["emit.offset-syncs.enabled"]:
             side = self._target if self.flow.syncs_side is Side.TARGET else self._source
             await ensure_topic(side, self.flow.offset_syncs_topic, 1, values["offset-syncs.topic.replication.factor"])
+        if self.flow.is_exactly_once and not self.flow.demands_exactly_once:
+            await self._try_transactions()
         self.assign(partitions)
         self._main = asyncio.create_task(self._run())
+
+    async def _try_transactions(self) -> None:
+        """Copy without transactions if the target denies them: a file without exactly.once.source.support may come from
+        a MirrorMaker 2 whose principal needed no transactional id.
+        """
+        try:
+            await self._producer.initialize()
+        except ClientError as error:
+            if error.code is not ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                # The machine repeats the call, and reports it.
+                return
+            self._note = (
+                f"{error}: records are copied without transactions, so a failure may copy some twice; allow WRITE on"
+                f" this id, or set {self._support_setting}=disabled"
+            )
+            self._make(transactional=False)
+
+    @property
+    def _support_setting(self) -> str:
+        return f"{self.flow.pair.target}.{SUPPORT}"
+
+    def _explained(self, error: ClientError) -> str:
+        """Return the sentence about an error; one of transactions names the setting without which none are needed."""
+        if self.machine.transactional and error.code in _OF_TRANSACTIONS:
+            return f"{error}; {self._support_setting}=disabled copies without transactions"
+        return str(error)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Copy these partitions of the source instead of the present ones, from the next transaction on. The committed
@@ -151,6 +190,7 @@ class CopyFlow:
             aborts=machine.aborts,
             buffered_bytes=machine.buffered_bytes,
             error=self._error or machine.error or machine.trouble,
+            note=self._note,
         )
 
     def _state(self) -> CopyState:
@@ -205,7 +245,7 @@ class CopyFlow:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
                         await self._wake.wait()
-            await self._announce_all()
+            await self._announcing.write_all()
         except Exception as error:
             self._error = f"{type(error).__name__}: {error}"
         finally:
@@ -231,11 +271,15 @@ class CopyFlow:
                 case machine_of.End(commit):
                     self._spawn(self._end(commit=commit))
                 case machine_of.Announce(syncs):
-                    self._announce(syncs)
+                    if self._announcing.add(syncs):
+                        self._spawn(self._announcing.write_all())
                 case _:
                     assert_never(action)
         if batches:
             self._spawn(self._sending.produce(batches))
+
+    def _trouble(self, text: str) -> None:
+        self.machine.trouble = text
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -258,9 +302,9 @@ class CopyFlow:
                 if error.code in FENCED:
                     self.machine.ended_by(str(error), fenced=True)
                     return None
-                self.machine.trouble = str(error)
+                self.machine.trouble = self._explained(error)
                 if not error.retriable and error.failure is Failure.REFUSED:
-                    self.machine.ended_by(str(error), fenced=False)
+                    self.machine.ended_by(self._explained(error), fenced=False)
                     return None
             await Deadline(10.0).back_off(min(attempt, 4))
             attempt += 1
@@ -299,42 +343,16 @@ class CopyFlow:
         offsets: dict[Key, int] = {}
         problems: dict[Key, str] = {}
         if partitions:
-            missing = await self._targets(partitions)
-            problems.update(missing.items())
-            known = await self._patiently(self._committed)
-            if known is None:
+            committed = await self._patiently(self._loading.committed)
+            if committed is None:
                 return
-            offsets = {key: known[key] for key in partitions if key in known and key not in problems}
-            unknown = [key for key in partitions if key not in known and key not in problems]
-            try:
-                found, failed = await starts(self._source, unknown, self._reset, int(time.time() * 1000))
-            except ClientError as error:
-                found, failed = {}, dict.fromkeys(unknown, error)
-            offsets.update(found.items())
-            problems.update((key, f"the source answers: {error}") for key, error in failed.items())
+            begins = await self._patiently(lambda: self._loading.begins(partitions, committed))
+            if begins is None:
+                return
+            offsets.update(begins.offsets.items())
+            problems.update(begins.problems.items())
         self.machine.loaded(offsets, problems, self._now_ms())
         self._fetching.refresh()
-
-    async def _committed(self) -> dict[TopicPartition, int]:
-        return await committed_offsets(self._target, self.flow.offsets_topic, self.flow.source, CONNECTOR)
-
-    async def _targets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
-        """Return the partitions that have no place in the target, with the reason."""
-        remote = {key: self.flow.remote_topic(key.topic) for key in partitions}
-        try:
-            found, failed = await self._target.caller.metadata.refresh(
-                sorted(set(remote.values())), self._target.caller.deadline()
-            )
-        except ClientError as error:
-            return dict.fromkeys(partitions, f"the target answers: {error}")
-        problems = {}
-        for key, name in remote.items():
-            if name in failed:
-                problems[key] = f"the target answers: {failed[name]}"
-            elif key.partition not in {part.partition for part in found[name].partitions}:
-                count = len(found[name].partitions)
-                problems[key] = f"topic {name} of the target has {count} partitions, and none for partition {key}"
-        return problems
 
     async def _write(self, offsets: Mapping[Key, int], syncs: Sequence[OffsetSync]) -> None:
         by_partition: dict[TopicPartition, list[Record]] = {}
@@ -342,11 +360,12 @@ class CopyFlow:
         for (topic, partition), offset in offsets.items():
             key = SourcePartition(self.flow.source, topic, partition).key()
             place = TopicPartition(self.flow.offsets_topic, partition_of(key, self._offsets_partitions))
-            record = Record(timestamp=now_ms, key=key, value=encode_offset(offset - 1))
+            headers = self._ids.of((topic, partition)).headers()
+            record = Record(timestamp=now_ms, key=key, value=encode_offset(offset - 1), headers=headers)
             by_partition.setdefault(place, []).append(record)
         if syncs:
             by_partition[TopicPartition(self.flow.offset_syncs_topic, 0)] = [
-                _sync_record(each, now_ms) for each in syncs
+                sync_record(each, now_ms) for each in syncs
             ]
         results = await asyncio.gather(
             *(self._producer.send_batch(place, records) for place, records in by_partition.items()),
@@ -359,28 +378,3 @@ class CopyFlow:
             if isinstance(result, BaseException):
                 raise result
         self.machine.written()
-
-    def _announce(self, syncs: Sequence[OffsetSync]) -> None:
-        is_idle = not self._to_announce
-        self._to_announce.extend(syncs)
-        if is_idle:
-            self._spawn(self._announce_all())
-
-    async def _announce_all(self) -> None:
-        """Write the offset syncs that wait into the source. A failure loses some: offsets between two syncs are
-        translated to the end of the first one.
-        """
-        topic = TopicPartition(self.flow.offset_syncs_topic, 0)
-        async with self._announcing:
-            while self._to_announce:
-                waiting = list(self._to_announce)
-                self._to_announce.clear()
-                now_ms = int(time.time() * 1000)
-                try:
-                    await self._syncs_producer.send_batch(topic, [_sync_record(each, now_ms) for each in waiting])
-                except ClientError as error:
-                    self.machine.trouble = f"offset syncs were not written: {error}"
-
-
-def _sync_record(sync: OffsetSync, now_ms: int) -> Record:
-    return Record(timestamp=now_ms, key=sync.key(), value=sync.value(), headers=sync.headers())

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from broker_cy.client.transaction import SEQUENCE_MASK
 from broker_mirror.formats.offset_syncs import OffsetSync
+from broker_mirror.pacing import SyncPacing
 
 IN_FLIGHT_MAX: Final = 5
 """Batches of a partition without an answer. A broker recognizes the last five of a producer, if one is sent again."""
@@ -71,6 +72,7 @@ class CopyPartition:
         "is_suspect",
         "max_timestamp",
         "note",
+        "pacing",
         "position",
         "problem",
         "queue",
@@ -87,14 +89,17 @@ class CopyPartition:
         "waiting_bytes",
     )
 
-    def __init__(self, source: Key, target: Key) -> None:
+    def __init__(self, source: Key, target: Key, lag_max: int = 100) -> None:
+        """`lag_max`: see SyncPacing."""
         self.source, self.target = source, target
+        # The syncs of a flow without transactions.
+        self.pacing = SyncPacing(*source, lag_max)
         self.position: int | None = None
         self.reached = self.committed = 0
         self.queue: deque[Piece] = deque()
         self.sent: deque[Sent] = deque()
         self.sequence = 0
-        # (offset in the source, offset in the target, records) of each run since the last commit.
+        # (offset in the source, offset in the target, records) of each run without a sync.
         self.copied: list[tuple[int, int, int]] = []
         # The largest batch that the target accepts, as far as it is known.
         self.bytes_max = 0x7FFFFFFF
@@ -191,6 +196,11 @@ class CopyPartition:
             OffsetSync(topic, partition, source + count - 1, target + count - 1, count)
             for source, target, count in self.copied
         ]
+
+    def paced(self) -> tuple[OffsetSync, ...]:
+        """Return the offset syncs that do not wait for the next commit, for the runs since the last call."""
+        runs, self.copied = self.copied, []
+        return tuple(sync for run in runs for sync in self.pacing.copied(*run))
 
     def commit(self, offset: int) -> None:
         """The offsets up to `offset` are committed."""

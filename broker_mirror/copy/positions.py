@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
@@ -15,11 +15,18 @@ from broker_cy.admin.topics import NewTopic
 from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
 from broker_mirror.formats.fields import DamagedRecord
-from broker_mirror.formats.source_offsets import decode_key, decode_offset
+from broker_mirror.formats.source_offsets import TopicIds, decode_ids, decode_key, decode_offset
 
 COMPACT: Final = {"cleanup.policy": "compact"}
 _DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
 _BY_DURATION: Final = "by_duration:"
+
+
+class Position(NamedTuple):
+    """A committed position: the next offset to copy, and the ids that both topics had."""
+
+    offset: int
+    ids: TopicIds
 
 
 async def ensure_topic(client: AdminClient, name: str, partitions: int, replication_factor: int) -> int:
@@ -42,8 +49,10 @@ async def ensure_topic(client: AdminClient, name: str, partitions: int, replicat
     return len(found[name].partitions)
 
 
-async def committed_offsets(client: AdminClient, topic: str, cluster: str, connector: str) -> dict[TopicPartition, int]:
-    """Return the next offset to copy of each partition of the source `cluster`. Raises ClientError.
+async def committed_positions(
+    client: AdminClient, topic: str, cluster: str, connector: str
+) -> dict[TopicPartition, Position]:
+    """Return the committed position of each partition of the source `cluster`. Raises ClientError.
 
     Records up to the high watermark are read, and open transactions of others are waited for: one of them may stand
     before the flow's own last commit.
@@ -54,7 +63,7 @@ async def committed_offsets(client: AdminClient, topic: str, cluster: str, conne
     keys = [TopicPartition(topic, each.partition) for each in found[topic].partitions]
     starts = (await client.offsets.earliest(keys)).whole()
     ends = (await client.offsets.latest(keys)).whole()
-    offsets: dict[TopicPartition, int] = {}
+    positions: dict[TopicPartition, Position] = {}
     async with Reader(client.caller, starts, ends=ends, isolation=Isolation.READ_COMMITTED) as reader:
         async for chunk in reader:
             for record in chunk.records:
@@ -68,10 +77,10 @@ async def committed_offsets(client: AdminClient, topic: str, cluster: str, conne
                     continue
                 key = TopicPartition(partition.topic, partition.partition)
                 if offset is None:
-                    offsets.pop(key, None)
+                    positions.pop(key, None)
                 else:
-                    offsets[key] = offset + 1
-    return offsets
+                    positions[key] = Position(offset + 1, decode_ids(record.headers))
+    return positions
 
 
 async def starts(

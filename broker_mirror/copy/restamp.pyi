@@ -31,6 +31,10 @@ class Piece:
         """Whether its records were decoded, because a producer may not send the fetched batch."""
     def stamped(self, producer_id: int, epoch: int, sequence: int, transactional: bool) -> bytes:
         """The bytes of the batch, as this producer sends them."""
+    def is_valid(self) -> bool:
+        """Whether the checksum that the source has sent is correct. Batches that are passed on are not checked: a wrong
+        checksum stays wrong under another header, so that the target refuses the batch.
+        """
 
 def runs_of(offsets: Sequence[int]) -> tuple[tuple[int, int, int], ...]:
     """The runs of a batch whose records have these offsets in the source; at most RUNS_MAX, the first and the last."""
@@ -48,7 +52,7 @@ def cut(
     partition. A batch of more than `bytes_max` bytes becomes several. Raises Damaged.
     """
 
-def produce_body(
+def produce_parts(
     version: int,
     transactional_id: str | None,
     timeout_ms: int,
@@ -56,7 +60,8 @@ def produce_body(
     producer_id: int,
     epoch: int,
     transactional: bool,
-) -> bytes:
-    """The body of a Produce request with acks=all, in a version from 3 on. `topics` has (name, 16 bytes of its id,
-    [(partition, piece, base sequence)]).
+) -> list[bytes | memoryview]:
+    """The body of a Produce request with acks=all, in a version from 3 on, as parts to send one after the other: the
+    payload of a large batch is a part of its own, at its place in the Fetch answer. `topics` has (name, 16 bytes of its
+    id, [(partition, piece, base sequence)]).
     """

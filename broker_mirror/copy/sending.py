@@ -19,9 +19,12 @@ from broker_cy.core.errors import ErrorCode, WireError
 from broker_cy.core.uuid import ZERO
 from broker_cy.wire import codec, messages
 from broker_cy.wire.api_keys import ApiKey
-from broker_mirror.copy.flow import CopyMachine, Produce, Verdict
+from broker_mirror.copy.actions import Produce, Verdict
+from broker_mirror.copy.flow import CopyMachine
 from broker_mirror.copy.producer import BatchProducer
-from broker_mirror.copy.restamp import Piece, produce_body
+from broker_mirror.copy.restamp import Piece, produce_parts
+from broker_mirror.copy.topic_ids import KnownIds
+from broker_mirror.formats.source_offsets import TopicIds
 
 FENCED: Final = (
     ErrorCode.PRODUCER_FENCED,
@@ -66,11 +69,12 @@ class Sending:
         caller: Caller,
         machine: CopyMachine,
         producer: BatchProducer,
+        ids: KnownIds,
         request_bytes_max: int,
         now_ms: Callable[[], int],
         answered: Callable[[], None],
     ) -> None:
-        self._caller, self._machine, self._producer = caller, machine, producer
+        self._caller, self._machine, self._producer, self._ids = caller, machine, producer, ids
         self._request_bytes_max, self._now_ms, self._answered = request_bytes_max, now_ms, answered
         self._leaders = Leaders(caller.metadata)
 
@@ -89,6 +93,8 @@ class Sending:
         for key, failure in failed.items():
             for action in by_key[key]:
                 self._refused(action, failure)
+        if self._has_others(by_key):
+            return
         sends = []
         for peer, keys in places.items():
             waiting: dict[TopicPartition, Sequence[Produce]] = {key: by_key[key] for key in keys}
@@ -96,6 +102,31 @@ class Sending:
                 request, waiting = _request_of(waiting, self._request_bytes_max)
                 sends.append(self._send(peer, request, deadline))
         await asyncio.gather(*sends)
+
+    def _has_others(self, by_key: Mapping[TopicPartition, Sequence[Produce]]) -> bool:
+        """Return whether a topic of the target is another one now: then nothing is sent. Its partitions stop, or begin
+        again.
+        """
+        others = False
+        for key, actions in by_key.items():
+            source = actions[0].source
+            present = TopicIds(target=self._caller.metadata.topic_id(key.topic))
+            text = self._ids.problem(source, key.topic, present)
+            if text is None:
+                continue
+            others = True
+            for action in actions:
+                self._machine.refused(action, Verdict.REFUSED, text, self._now_ms())
+            if self._ids.may_begin_again(source[0]):
+                self._machine.begin_again([source])
+            else:
+                self._machine.problem(source, text, self._now_ms(), lasts=True)
+        if others:
+            text = "a topic of the target was created again"
+            for action in [action for actions in by_key.values() for action in actions]:
+                self._machine.refused(action, Verdict.FAILED, text, self._now_ms())
+            self._answered()
+        return others
 
     async def _send(self, peer: Peer, request: Mapping[TopicPartition, Produce], deadline: Deadline) -> None:
         try:
@@ -114,13 +145,20 @@ class Sending:
             elif part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 self._machine.stored(action, -1)
             else:
-                code = ErrorCode(part.error_code)
-                reason = part.error_message or ""
-                what = f"partition {key} of the target"
-                self._refused(
-                    action, ClientError(Failure.REFUSED, reason, broker=peer.name, api=PRODUCE, code=code, what=what)
-                )
+                self._answered_with(peer, key, action, ErrorCode(part.error_code), part.error_message or "")
         self._answered()
+
+    def _answered_with(self, peer: Peer, key: TopicPartition, action: Produce, code: ErrorCode, reason: str) -> None:
+        piece = action.piece
+        assert isinstance(piece, Piece)
+        if code is ErrorCode.CORRUPT_MESSAGE and not piece.is_valid():
+            topic, partition = action.source
+            where = f"partition {topic}-{partition} of the source"
+            text = f"{where}: the batch at offset {piece.first} is damaged: its checksum is wrong"
+            self._machine.refused(action, Verdict.REFUSED, text, self._now_ms())
+            return
+        what = f"partition {key} of the target"
+        self._refused(action, ClientError(Failure.REFUSED, reason, broker=peer.name, api=PRODUCE, code=code, what=what))
 
     async def _ask(
         self, peer: Peer, request: Mapping[TopicPartition, Produce], deadline: Deadline
@@ -137,15 +175,15 @@ class Sending:
             piece = action.piece
             assert isinstance(piece, Piece)
             topics.setdefault(key.topic, []).append((key.partition, piece, action.sequence))
-        body = produce_body(
+        parts = produce_parts(
             version,
             self._producer.transactional_id,
             deadline.left_ms,
-            [(name, ids[name].bytes, parts) for name, parts in topics.items()],
+            [(name, ids[name].bytes, of_topic) for name, of_topic in topics.items()],
             *identity,
             self._producer.transactional_id is not None,
         )
-        data = await _exchange(link, version, body, deadline)
+        data = await _exchange(link, version, parts, deadline)
         try:
             answer = codec.decode(messages.ProduceResponse, version, data)
         except WireError as error:
@@ -186,13 +224,13 @@ def _request_of(
     return request, left
 
 
-async def _exchange(link: Link, version: int, body: bytes, deadline: Deadline) -> memoryview:
+async def _exchange(link: Link, version: int, parts: Sequence[bytes | memoryview], deadline: Deadline) -> memoryview:
     """Send a request at once, without a turn: the machine bounds what is in flight. Raises ClientError."""
     connection = link.connection
     answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
     try:
         async with asyncio.timeout_at(deadline.at):
-            connection.ask(ApiKey.PRODUCE, version, body, answer)
+            connection.ask_parts(ApiKey.PRODUCE, version, parts, answer)
             return await answer
     except TimeoutError:
         connection.close(OVERDUE)

@@ -42,7 +42,8 @@ class PartitionStatus:
 @dataclass(frozen=True, slots=True)
 class CopyStatus:
     """`records` and `bytes` were produced and committed since the start; `aborts` counts transactions that failed.
-    `error` is the reason for FENCED and FAILED.
+    `error` is the reason for FENCED and FAILED, or the last failure; `note` the reason why a flow that should have
+    transactions has none.
     """
 
     state: CopyState
@@ -53,3 +54,4 @@ class CopyStatus:
     aborts: int = 0
     buffered_bytes: int = 0
     error: str | None = None
+    note: str | None = None

@@ -5,19 +5,28 @@ its JsonConverter writes it without schemas.
 
 The offset is that of the last copied record. A record without a value deletes its key. Other connectors write keys of
 other forms into the same topic.
+
+Records of this program have two headers, `brokercy.source.topic.id` and `brokercy.target.topic.id`: the 16 bytes of the
+id that the topic and its remote topic had. Kafka Connect ignores headers, so a record of MirrorMaker 2 has no ids.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
+from broker_cy.core.uuid import ZERO
 from broker_mirror.formats.fields import DamagedRecord
 
 CONNECTOR: Final = "MirrorSourceConnector"
 """The name of the connector, unless `A->B.name` is set."""
+SOURCE_ID_HEADER: Final = "brokercy.source.topic.id"
+TARGET_ID_HEADER: Final = "brokercy.target.topic.id"
+_ID_BYTES: Final = 16
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 _SUPPLEMENTARY: Final = re.compile("[\U00010000-\U0010ffff]")
@@ -48,6 +57,18 @@ class SourcePartition:
         return f"[{_text(self.connector)},{{{members}}}]".encode()
 
 
+@dataclass(frozen=True, slots=True)
+class TopicIds:
+    """The ids of a topic of the source and of its remote topic; ZERO for one that is not known."""
+
+    source: UUID = ZERO
+    target: UUID = ZERO
+
+    def headers(self) -> tuple[tuple[str, bytes], ...]:
+        named = ((SOURCE_ID_HEADER, self.source), (TARGET_ID_HEADER, self.target))
+        return tuple((name, each.bytes) for name, each in named if each != ZERO)
+
+
 def encode_offset(offset: int) -> bytes:
     """Return the value of a record; `offset` is that of the last copied record."""
     return f'{{"offset":{offset}}}'.encode()
@@ -65,6 +86,12 @@ def decode_key(key: bytes | None) -> SourcePartition | None:
     if not isinstance(cluster, str) or not isinstance(topic, str) or not _is_number(number, _INT32_MAX):
         raise DamagedRecord(f"the key of a source offset has values of wrong types: {_shown(key)}")
     return SourcePartition(cluster, topic, number, name)
+
+
+def decode_ids(headers: Iterable[tuple[str, bytes | None]]) -> TopicIds:
+    """Return the ids in the headers of a record; a header of another size names none."""
+    found = {name: UUID(bytes=data) for name, data in headers if data is not None and len(data) == _ID_BYTES}
+    return TopicIds(found.get(SOURCE_ID_HEADER, ZERO), found.get(TARGET_ID_HEADER, ZERO))
 
 
 def decode_offset(value: bytes | None) -> int | None:

@@ -4,14 +4,19 @@ MirrorSourceConnector of Kafka 4.3.1 plans them. Nothing shrinks, and nothing is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigEntry
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.core.configs import ConfigSource
 from broker_mirror.filters import NameFilter
 from broker_mirror.flows import Flow, Verdict
+
+# The name of a topic: a dot is the only character of regular expressions in it.
+_NAME: Final = re.compile(r"[\w.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,20 @@ def plan_topics(
     for topic, reason in source.failed.items():
         if flow.verdict(topic) is Verdict.COPIED:
             problems[topic] = f"the source answers for the topic {topic}: {reason}"
+    problems |= {name: f"the source has no topic {name}, or denies DESCRIBE on it" for name in _absent(flow, source)}
     return TopicPlan(create, grow, tuple(copied), problems, tuple(cycles))
+
+
+def _absent(flow: Flow, source: ClusterTopics) -> Iterator[str]:
+    """Yield the topics that the flow names, and that the source does not show: those that the principal may not
+    describe are hidden, too.
+    """
+    for name in flow.values["topics"]:
+        known = name in source.partitions or name in source.failed
+        if known or not _NAME.fullmatch(name) or not flow.copies_topic(name):
+            continue
+        if not any(re.fullmatch(name, topic) for topic in source.partitions):
+            yield name
 
 
 def configs_of_new(flow: Flow, entries: Iterable[ConfigEntry]) -> dict[str, str | None]:

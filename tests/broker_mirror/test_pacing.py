@@ -7,8 +7,35 @@ from __future__ import annotations
 from random import Random
 
 from broker_mirror.formats.offset_syncs import OffsetSync
-from broker_mirror.pacing import SyncPacing
+from broker_mirror.pacing import RatePacing, SyncPacing
 from broker_mirror.translation import Translation
+
+
+def test_the_mean_rate_is_bounded() -> None:
+    """If this fails, a mirror takes the bandwidth that other programs need."""
+    for seed in range(20):
+        draw = Random(seed)
+        rate, largest, now_ms, total = 10_000, 4_000, 0.0, 0
+        pacing = RatePacing(rate)
+        for _ in range(200):
+            wait_ms = pacing.wait_ms(int(now_ms))
+            now_ms += wait_ms + draw.choice((0, 0, 5, 700))
+            size = draw.randrange(1, largest)
+            total += size
+            pacing.took(size, int(now_ms))
+            # The times are whole milliseconds.
+            assert total <= rate * (now_ms + 200) / 1000 + largest
+    assert RatePacing(0).wait_ms(5) == 0
+
+
+def test_a_pause_gives_no_room_for_more() -> None:
+    """If this fails, a mirror copies at full speed after a night without records."""
+    pacing = RatePacing(1_000)
+    pacing.took(500, 0)
+    assert pacing.wait_ms(0) == 500
+    assert pacing.wait_ms(60_000) == 0
+    pacing.took(500, 60_000)
+    assert pacing.wait_ms(60_000) == 500
 
 
 def sync(source: int, target: int, count: int = 1) -> OffsetSync:

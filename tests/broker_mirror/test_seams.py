@@ -21,7 +21,8 @@ def pure_files() -> list[Path]:
         "translation.py",
     )
     tasks = (MIRROR / "tasks" / name for name in ("acls.py", "checkpoints.py", "groups.py", "topics.py"))
-    copy = (MIRROR / "copy" / name for name in ("flow.py", "partition.py", "status.py"))
+    of_copy = ("actions.py", "assignment.py", "flow.py", "message_sets.py", "partition.py", "status.py", "topic_ids.py")
+    copy = (MIRROR / "copy" / name for name in of_copy)
     proof = (MIRROR / "proof" / name for name in ("drilling.py", "keys.py", "pairing.py", "ranges.py"))
     return [*(MIRROR / name for name in names), *(MIRROR / "formats").glob("*.py"), *tasks, *copy, *proof]
 

@@ -87,6 +87,31 @@ def test_exceptions_are_in_use() -> None:
         assert table()[key].default_text != theirs[key]
 
 
+def is_used(name: str, text: str) -> bool:
+    """Whether a source names the setting, or what its name is made of: refresh.topics of refresh.topics.enabled."""
+    for suffix in (".enabled", ".interval.seconds", ".exclude"):
+        if name.endswith(suffix) and f'"{name.removesuffix(suffix)}"' in text:
+            return True
+    return f'"{name}"' in text
+
+
+def test_settings_with_an_effect_are_used() -> None:
+    """If this fails, a setting is read, checked and then ignored, although the page says what it does."""
+    sources = [path for path in (ROOT / "broker_mirror").rglob("*.py") if path.name != "settings.py"]
+    text = "".join(path.read_text() for path in sources)
+    unused = {
+        name
+        for (scope, name), setting in table().items()
+        if setting.support is Support.EFFECTIVE
+        and not is_used(name, text)
+        # A setting with one possible value, and config providers, which the parser of the file takes.
+        and not (setting.documentation or "").startswith("Only this class")
+        and not name.endswith("*")
+        and scope is not Scope.FILE
+    }
+    assert unused == set()
+
+
 def test_no_setting_of_connections_is_in_the_table() -> None:
     """If this fails, a setting has two meanings at one place."""
     assert [name for _, name in table() if name in NAMES] == []

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker_mirror.copy.flow import CopyMachine, Identity, Stage, Verdict
+from broker_mirror.copy.actions import Identity, Stage, Verdict
+from broker_mirror.copy.flow import CopyMachine
 from broker_mirror.copy.partition import CopyPartition, Key
 from tests.sim.defects import Patch, Planter
 

@@ -14,11 +14,10 @@ from functools import partial
 from random import Random
 from typing import assert_never
 
-from broker_mirror.copy.flow import (
+from broker_mirror.copy.actions import (
     Action,
     Announce,
     Begin,
-    CopyMachine,
     End,
     Initialize,
     Load,
@@ -27,6 +26,7 @@ from broker_mirror.copy.flow import (
     Verdict,
     Write,
 )
+from broker_mirror.copy.flow import CopyMachine
 from broker_mirror.copy.partition import Key, Piece
 from broker_mirror.formats.offset_syncs import OffsetSync
 from tests.sim.mirror_copy_clusters import FakePiece, Refusal, SourcePartition, Target

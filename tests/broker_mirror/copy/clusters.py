@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.reader import Reader
+from broker_cy.admin.topics import NewTopic
+from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record
 from broker_mirror.config import parse_config
 from broker_mirror.copy.host import CopyFlow
+from broker_mirror.copy.status import PartitionStatus
 from broker_mirror.flows import Flow, flows_of
 
 WAIT_S = 120.0
@@ -60,6 +63,9 @@ class Clusters:
         await until(is_behind, copy)
 
 
+Job = Callable[[Clusters], Awaitable[None]]
+
+
 async def until(is_behind: Callable[[], object], copy: CopyFlow) -> None:
     """Wait until `is_behind` returns, or its coroutine, None."""
     behind: object = "not asked"
@@ -105,3 +111,46 @@ async def records_of(client: AdminClient, topic: str) -> dict[int, list[Record]]
 def plain(records: Sequence[Record]) -> list[tuple[object, ...]]:
     """The records without their offsets."""
     return [(each.timestamp, each.key, each.value, each.headers) for each in records]
+
+
+def run(brokers: tuple[str, str], job: Job, **settings: str) -> None:
+    async def inside() -> None:
+        async with clusters(flow_of(*brokers, **settings), *brokers) as pair:
+            await job(pair)
+
+    asyncio.run(inside())
+
+
+async def create(pair: Clusters, topic: str, partitions: int = 2, remote: int | None = None) -> list[TopicPartition]:
+    """Create a topic and its remote topic; return the partitions of the source."""
+    (await pair.source.topics.create([NewTopic(topic, partitions, 1)])).whole()
+    name = pair.flow.remote_topic(topic)
+    if name != topic and remote != 0:
+        (await pair.target.topics.create([NewTopic(name, remote or partitions, 1)])).whole()
+    return [TopicPartition(topic, index) for index in range(partitions)]
+
+
+async def fill(pair: Clusters, topic: str, first: int = 0, count: int = 200) -> None:
+    """Produce with each codec, in transactions too; some are aborted."""
+    for step, codec in enumerate(Codec):
+        producer = pair.source.transactional_producer(f"{topic}-{step}", codec=codec)
+        for part in range(2):
+            records = [
+                Record(
+                    timestamp=1_000 + at, key=b"k%d" % at, value=b"%d-%d-%d" % (step, part, at), headers=(("h", b"v"),)
+                )
+                for at in range(first, first + count // 5)
+            ]
+            await producer.begin()
+            await producer.send(topic, records)
+            if part and step % 2:
+                await producer.abort()
+            else:
+                await producer.commit()
+            await pair.source.records.producer(codec=codec).send(topic, records[:7])
+
+
+def partition_of(status: tuple[PartitionStatus, ...], key: TopicPartition) -> PartitionStatus:
+    """The status of a partition; without any facts before the flow has it."""
+    unknown = PartitionStatus(key.topic, key.partition, "")
+    return next((each for each in status if (each.topic, each.partition) == key), unknown)

@@ -3,81 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
-from broker_cy.wire.compression import Codec
-from broker_cy.wire.records import Record
 from broker_mirror.copy.fetching import Fetching
-from broker_mirror.copy.positions import committed_offsets
-from broker_mirror.copy.status import CopyState, PartitionStatus
+from broker_mirror.copy.positions import committed_positions
+from broker_mirror.copy.status import CopyState
 from broker_mirror.formats import offset_syncs
 from broker_mirror.formats.source_offsets import CONNECTOR
-from tests.broker_mirror.copy.clusters import Clusters, clusters, flow_of, plain, records_of, until
-from tests.support.broker import QUICK, BrokerProcess
-
-Job = Callable[[Clusters], Awaitable[None]]
-
-
-@pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The addresses of two clusters of one broker."""
-    pair = [BrokerProcess(tmp_path_factory.mktemp(name), QUICK) for name in ("source", "target")]
-    try:
-        yield pair[0].start().bootstrap, pair[1].start().bootstrap
-    finally:
-        for each in pair:
-            each.close()
-
-
-@pytest.fixture
-def topic() -> str:
-    return "t-" + uuid.uuid4().hex[:8]
-
-
-def run(brokers: tuple[str, str], job: Job, **settings: str) -> None:
-    async def inside() -> None:
-        async with clusters(flow_of(*brokers, **settings), *brokers) as pair:
-            await job(pair)
-
-    asyncio.run(inside())
-
-
-async def create(pair: Clusters, topic: str, partitions: int = 2, remote: int | None = None) -> list[TopicPartition]:
-    """Create a topic and its remote topic; return the partitions of the source."""
-    (await pair.source.topics.create([NewTopic(topic, partitions, 1)])).whole()
-    name = pair.flow.remote_topic(topic)
-    if name != topic and remote != 0:
-        (await pair.target.topics.create([NewTopic(name, remote or partitions, 1)])).whole()
-    return [TopicPartition(topic, index) for index in range(partitions)]
-
-
-async def fill(pair: Clusters, topic: str, first: int = 0, count: int = 200) -> None:
-    """Produce with each codec, in transactions too; some are aborted."""
-    for step, codec in enumerate(Codec):
-        producer = pair.source.transactional_producer(f"{topic}-{step}", codec=codec)
-        for part in range(2):
-            records = [
-                Record(
-                    timestamp=1_000 + at, key=b"k%d" % at, value=b"%d-%d-%d" % (step, part, at), headers=(("h", b"v"),)
-                )
-                for at in range(first, first + count // 5)
-            ]
-            await producer.begin()
-            await producer.send(topic, records)
-            if part and step % 2:
-                await producer.abort()
-            else:
-                await producer.commit()
-            await pair.source.records.producer(codec=codec).send(topic, records[:7])
-
-
-def partition_of(status: tuple[PartitionStatus, ...], key: TopicPartition) -> PartitionStatus:
-    return next(each for each in status if (each.topic, each.partition) == key)
+from tests.broker_mirror.copy.clusters import (
+    Clusters,
+    create,
+    fill,
+    partition_of,
+    plain,
+    records_of,
+    run,
+    until,
+)
 
 
 @pytest.mark.parametrize("support", ["enabled", "disabled"])
@@ -98,8 +42,9 @@ def test_the_target_has_the_committed_records(brokers: tuple[str, str], topic: s
             part: plain(records) for part, records in expected.items()
         }
         assert sum(each.records for each in status.partitions) == sum(map(len, expected.values()))
-        committed = await committed_offsets(pair.target, pair.flow.offsets_topic, "A", CONNECTOR)
-        assert {key: committed[key] for key in keys} == {key: expected[key.partition][-1].offset + 1 for key in keys}
+        committed = await committed_positions(pair.target, pair.flow.offsets_topic, "A", CONNECTOR)
+        ends = {key: expected[key.partition][-1].offset + 1 for key in keys}
+        assert {key: committed[key].offset for key in keys} == ends
 
     run(brokers, job, B_exactly_once_source_support=support, B_offset_flush_interval_ms="100")
 

@@ -1,4 +1,6 @@
-"""A copy flow between Apache Kafka 4.3.1 and ours, in each direction, whose process is killed again and again."""
+"""A copy flow between Apache Kafka 4.3.1 and ours, in each direction, whose process is killed again and again; and a
+topic of Kafka that has message sets from before 0.11. Other tests of this folder run with Kafka too (conftest.py).
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,25 @@ from pathlib import Path
 
 import pytest
 
+from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record
 from tests.broker_mirror.copy.clusters import Clusters, clusters, ends_of, flow_of, plain, records_of
+from tests.broker_mirror.copy.conftest import PAIRS, both
+from tests.broker_mirror.copy.old_messages import Old, compressed
+from tests.broker_mirror.copy.old_messages import plain as plain_messages
+from tests.support import needs
 from tests.support.both_brokers import running
+from tests.support.broker import QUICK
+from tests.support.kafka_peer import KafkaPeer
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, needs.kafka]
 KILLS = 5
 SETTINGS = {"log.cleaner.backoff.ms": "200"}
+# The records have timestamps of 1970.
+KEPT = {"retention.ms": "-1"}
 COMPACTED = {
     "cleanup.policy": "compact",
     "segment.bytes": "1048576",
@@ -29,15 +40,11 @@ COMPACTED = {
 }
 
 
-@pytest.fixture(scope="module", params=[("kafka", "kafka"), ("kafka", "broker-cy"), ("broker-cy", "kafka")], ids=str)
+@pytest.fixture(scope="module", params=PAIRS)
 def addresses(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """The addresses of the source and the target."""
-    source, target = request.param
-    with (
-        running(source, tmp_path_factory.mktemp("source"), SETTINGS) as first,
-        running(target, tmp_path_factory.mktemp("target"), SETTINGS) as second,
-    ):
-        yield first.bootstrap, second.bootstrap
+    with both(request.param, tmp_path_factory.mktemp("brokers"), SETTINGS) as found:
+        yield found
 
 
 def child(addresses: tuple[str, str], *topics: str) -> subprocess.Popen[bytes]:
@@ -67,9 +74,9 @@ def test_a_killed_mirror_copies_each_record_once(addresses: tuple[str, str], com
 
     async def job() -> None:
         async with clusters(flow_of(*addresses), *addresses) as pair:
-            settings = COMPACTED if compacted else {}
+            settings = COMPACTED if compacted else KEPT
             (await pair.source.topics.create([NewTopic(topic, 3, 1, settings)])).whole()
-            (await pair.target.topics.create([NewTopic(f"A.{topic}", 3, 1)])).whole()
+            (await pair.target.topics.create([NewTopic(f"A.{topic}", 3, 1, KEPT)])).whole()
             for kill in range(KILLS):
                 process = child(addresses, topic)
                 try:
@@ -96,3 +103,54 @@ def test_a_killed_mirror_copies_each_record_once(addresses: tuple[str, str], com
                 assert copies == wanted
 
     asyncio.run(job())
+
+
+def test_a_topic_from_before_kafka_0_11(tmp_path: Path) -> None:
+    """Its log has message sets of magic 0 and 1 before batches. If this fails, the mirror stops at the oldest topics of
+    a cluster.
+    """
+    old = [Old(step, b"k%d" % step, b"old-%d" % step) for step in range(50)]
+    newer = [Old(step, None, b"newer-%d" % step, 1_500_000_000_000 + step) for step in range(50, 100)]
+    log = (
+        plain_messages(old[:20], 0)
+        + compressed(old[20:35], 0, Codec.GZIP)
+        + compressed(old[35:], 0, Codec.SNAPPY)
+        + plain_messages(newer[:20], 1)
+        + compressed(newer[20:], 1, Codec.LZ4)
+    )
+    kafka = KafkaPeer(tmp_path / "source", QUICK)
+    try:
+        kafka.start()
+
+        async def create() -> None:
+            async with AdminClient(kafka.bootstrap, timeout_s=60) as client:
+                (await client.topics.create([NewTopic("old", 1, 1, KEPT)])).whole()
+
+        asyncio.run(create())
+        assert kafka.stop() == 0
+        directory = kafka.data_dir / "old-0"
+        for each in directory.glob("*index"):
+            each.unlink()
+        (directory / f"{0:020}.log").write_bytes(log)
+        # Kafka then reads the log when it starts.
+        (kafka.data_dir / ".kafka_cleanshutdown").unlink()
+        kafka.restart()
+        with running("broker-cy", tmp_path / "target") as target:
+
+            async def job() -> None:
+                addresses = kafka.bootstrap, target.bootstrap
+                async with clusters(flow_of(*addresses), *addresses) as pair:
+                    (await pair.target.topics.create([NewTopic("A.old", 1, 1, KEPT)])).whole()
+                    await pair.source.records.producer().send("old", [Record(timestamp=7, value=b"new")])
+                    copy = pair.copy()
+                    await copy.start([TopicPartition("old", 0)])
+                    await pair.copied(copy, "old")
+                    await copy.stop()
+                    found = (await records_of(pair.target, "A.old"))[0]
+                    copies = [(each.key, each.value, each.timestamp) for each in found]
+                    expected = [(each.key, each.value, each.timestamp) for each in [*old, *newer]]
+                    assert copies == [*expected, (None, b"new", 7)]
+
+            asyncio.run(job())
+    finally:
+        kafka.close()

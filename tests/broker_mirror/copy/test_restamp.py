@@ -14,7 +14,7 @@ from broker_cy.wire.compression import Codec
 from broker_cy.wire.marker import encode_marker
 from broker_cy.wire.records import Record, decode_batches, encode_batch
 from broker_cy.wire.rejection import Accepted
-from broker_mirror.copy.restamp import RUNS_MAX, Damaged, Piece, cut, produce_body, runs_of
+from broker_mirror.copy.restamp import RUNS_MAX, Damaged, Piece, cut, produce_parts, runs_of
 
 Row = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
@@ -194,8 +194,9 @@ def test_damaged_bytes_are_named() -> None:
     """If this fails, damaged bytes get a fitting checksum, and the damage is hidden for ever."""
     data = bytearray(encode_batch(records(3, Random(2)), base_offset=12))
     data[-1] ^= 1
+    # Batches that are not passed on are checked here, the others by the target.
     with pytest.raises(Damaged, match="partition t-0: the batch at offset 12 is damaged: its checksum is wrong"):
-        cut(bytes(data), 12, None, "partition t-0")
+        cut(bytes(data), 13, None, "partition t-0")
     for wrong in (b"\0" * 17, bytes(data[:40]), b"\xff" * 80):
         with pytest.raises(Damaged, match=r"partition t-0: .*offset 12"):
             cut(wrong, 12, None, "partition t-0")
@@ -208,21 +209,45 @@ def test_damaged_bytes_are_named() -> None:
         cut(sealed(bytearray(torn[:61] + b"\1" * (len(torn) - 61))), 12, None, "partition t-0")
 
 
+def test_a_wrong_checksum_stays_wrong() -> None:
+    """If this fails, damaged bytes get a fitting checksum, and the target takes them for records."""
+    draw = Random(4)
+    for seed in range(200):
+        data = bytearray(encode_batch(records(draw.randrange(1, 40), Random(seed)), base_offset=12))
+        at = draw.randrange(21, len(data))
+        if 23 <= at < 27 or 57 <= at < 61 or at == 22:
+            # The count, the offsets, and bits that have the batch taken apart: it is checked then.
+            continue
+        (whole,), _ = cut(bytes(data), 12, None, "t-0")
+        data[at] ^= 1 << draw.randrange(8)
+        (piece,), _ = cut(bytes(data), 12, None, "t-0")
+        assert (whole.is_valid(), piece.is_valid()) == (True, False)
+        identity = draw.randrange(1 << 40), draw.randrange(1 << 15), draw.randrange(1 << 31), draw.random() < 0.5
+        (sent,) = decode_batches(whole.stamped(*identity))
+        assert sent.is_valid()
+        (sent,) = decode_batches(piece.stamped(*identity))
+        assert not sent.is_valid()
+
+
 @pytest.mark.parametrize("version", range(3, 14))
 def test_produce_requests_are_those_of_the_tables(version: int) -> None:
     """If this fails, brokers cannot read the requests of the mirror."""
     data = encode_batch(records(4, Random(3)))
     (piece,), _ = cut(data, 0, None, "t-0")
     topic_id = bytes(range(16))
-    body = produce_body(version, "mine", 500, [("t", topic_id, [(2, piece, 8), (4, piece, 9)])], 5, 1, True)
-    read = codec.decode(messages.ProduceRequest, version, body)
+    large = encode_batch([Record(timestamp=1, value=bytes(9_000))])
+    ((big,), _) = cut(large, 0, None, "t-0")
+    parts = produce_parts(version, "mine", 500, [("t", topic_id, [(2, big, 8), (4, piece, 9)])], 5, 1, True)
+    # The payload of the large batch is not copied.
+    assert [len(part) for part in parts if isinstance(part, memoryview)] == [len(large) - 61]
+    read = codec.decode(messages.ProduceRequest, version, b"".join(parts))
     assert (read.transactional_id, read.acks, read.timeout_ms) == ("mine", -1, 500)
     (topic,) = read.topic_data
     assert topic.topic_id.bytes == topic_id if version >= 13 else topic.name == "t"
     assert [part.index for part in topic.partition_data] == [2, 4]
     assert [part.records for part in topic.partition_data] == [
-        piece.stamped(5, 1, 8, True),
+        big.stamped(5, 1, 8, True),
         piece.stamped(5, 1, 9, True),
     ]
-    plain = codec.decode(messages.ProduceRequest, version, produce_body(version, None, 1, [], -1, -1, False))
+    plain = codec.decode(messages.ProduceRequest, version, b"".join(produce_parts(version, None, 1, [], -1, -1, False)))
     assert plain.transactional_id is None

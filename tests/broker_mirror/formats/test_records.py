@@ -5,6 +5,7 @@ classes in tests/broker_mirror/test_like_mirror_maker.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 
@@ -13,7 +14,7 @@ from broker_mirror.formats.checkpoints import Checkpoint
 from broker_mirror.formats.fields import DamagedRecord
 from broker_mirror.formats.heartbeats import Heartbeat
 from broker_mirror.formats.offset_syncs import COUNT_HEADER, OffsetSync
-from broker_mirror.formats.source_offsets import ReachedOffsets, SourcePartition
+from broker_mirror.formats.source_offsets import ReachedOffsets, SourcePartition, TopicIds
 
 
 def test_an_offset_sync() -> None:
@@ -52,6 +53,20 @@ def test_a_checkpoint_and_a_heartbeat() -> None:
     beat = Heartbeat("A", "B", 1234)
     assert heartbeats.decode(beat.key(), beat.value()) == beat
     assert beat.value() == b"\x00\x00" + (1234).to_bytes(8, "big")
+
+
+def test_ids_of_topics_are_in_headers() -> None:
+    """Kafka Connect ignores headers. If this fails, MirrorMaker 2 cannot read our offsets, or a topic that was created
+    again is taken for the old one.
+    """
+    ids = TopicIds(UUID(int=5), UUID(int=1 << 100))
+    assert source_offsets.decode_ids([("x", b"1"), *ids.headers()]) == ids
+    assert source_offsets.decode_ids(()) == TopicIds()
+    assert TopicIds().headers() == ()
+    (header,) = TopicIds(source=UUID(int=5)).headers()
+    assert header == ("brokercy.source.topic.id", bytes(15) + b"\x05")
+    for damaged in (None, b"", bytes(15), bytes(17)):
+        assert source_offsets.decode_ids([(header[0], damaged)]) == TopicIds()
 
 
 POINT, BEAT, SYNC = Checkpoint("g", "t", 1, 10, 9, "m"), Heartbeat("A", "B", 5), OffsetSync("t", 0, 1, 1)

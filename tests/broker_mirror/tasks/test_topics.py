@@ -67,6 +67,15 @@ def test_problems_name_the_topic_and_both_numbers() -> None:
     assert plan.create == {}
 
 
+def test_named_topics_that_the_source_does_not_show_are_problems() -> None:
+    """A cluster hides topics that the principal may not describe. If this fails, a user does not learn why they are
+    missing.
+    """
+    plan = planned({"a": 1, "eu-x": 1, "cut": 1}, {}, topics="a,b,eu.x,c.*,d.e,__f")
+    texts = {name: f"the source has no topic {name}, or denies DESCRIBE on it" for name in ("b", "d.e")}
+    assert plan.problems == texts
+
+
 def test_loops_are_named() -> None:
     """If this fails, a circle of flows fills both clusters, or is not seen."""
     assert planned({"B.t": 1, "t": 1}, {}).cycles == ("B.t",)

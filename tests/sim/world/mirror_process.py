@@ -16,11 +16,13 @@ from broker_cy.core.clock import ManualClock
 from broker_cy.core.randomness import MACHINE_RANDOMNESS
 from broker_mirror import member, service
 from broker_mirror.config import parse_config
+from broker_mirror.copy import announcing, loading
 from broker_mirror.copy import host as copy_host
 from broker_mirror.copy.host import CopyFlow
 from broker_mirror.flows import Flow, flows_of
 from broker_mirror.merged import Pair
 from broker_mirror.service import FlowKeeper
+from broker_mirror.sharing import Share
 from broker_mirror.tasks import host as tasks_host
 from tests.sim.world.clock import EPOCH_MS, MachineClock
 from tests.sim.world.loop import SimLoop
@@ -84,8 +86,9 @@ def flow_of(world: World) -> Flow:
         **{
             f"{alias}.{role}.request.timeout.ms": "3000"
             for alias in (SOURCE, TARGET_ALIAS)
-            for role in ("consumer", "producer", "admin")
+            for role in ("consumer", "producer")
         },
+        "admin.timeout.ms": "3000",
     }
     (flow,) = [each for each in flows_of(parse_config(given, "world")) if each.copies]
     return flow
@@ -120,7 +123,7 @@ def seams(world: World) -> list[tuple[Any, str, Any]]:
         (admin_client, "MACHINE", ClientOutgoing(connect, ManualClock(EPOCH_MS))),
         (MACHINE_RANDOMNESS, "_source", world.draws("mirror processes")),
         (Turns, "pause", pause),
-        (copy_host, "time", wall),
+        *((each, "time", wall) for each in (announcing, copy_host, loading)),
         (tasks_host, "time", wall),
         (member, "member_settings", settings),
         (service, "PAUSE_MAX_S", PAUSE_MAX_S),
@@ -231,5 +234,5 @@ class MirrorProcess:
         self._schedule()
 
 
-def _copier_of(flow: Flow, source: AdminClient, target: AdminClient, owner: int) -> CopyFlow:
-    return CopyFlow(flow, source, target, owner=owner)
+def _copier_of(flow: Flow, source: AdminClient, target: AdminClient, share: Share) -> CopyFlow:
+    return CopyFlow(flow, source, target, owner=share.number, owners=share.members)
