@@ -151,6 +151,9 @@ class Mirror:
 
     def out_of_range(self, asked: Ask, source_start: int, source_end: int, log_start: int) -> Step:
         """The source does not have the offset that was fetched from. `source_end` is its high watermark."""
+        if source_end < asked.offset == log_start:
+            # The log is empty: after a reversal, if its records had been deleted. There is nothing to truncate.
+            return Step(restart_at=source_start)
         step = following.out_of_range(asked.offset, source_start, source_end)
         return step if step.truncate_to == NONE else self._cut(step.truncate_to, asked.offset, log_start)
 

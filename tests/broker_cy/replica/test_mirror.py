@@ -118,6 +118,15 @@ def test_it_truncates_as_a_follower_but_never_everything() -> None:
     assert want(mirror) is Act.NOTHING
 
 
+def test_an_empty_log_begins_again_at_the_start_of_the_source() -> None:
+    """If this fails, the reversal of a mirror whose records were deleted asks for the same fetch again without end."""
+    mirror, replica = fetching(), leading(75)
+    asked = mirror.ask(replica, epochs_of())
+    assert asked is not None
+    assert mirror.out_of_range(asked, 4, 60, 75) == Step(restart_at=4)
+    assert mirror.failure is None
+
+
 def test_followers_have_nothing_of_what_follows_a_truncation() -> None:
     """If this fails, the leader of a mirror that was truncated commits records that its followers do not have."""
     statuses = {1: BrokerStatus(7, True), 2: BrokerStatus(8, True)}

@@ -93,6 +93,8 @@ ALLOWED: Final = (
     Allowed(READ, "control.quorum.metadata_log.MetadataLog.append", 4),
     # The same, for each partition of a request of markers.
     Allowed(READ, "coordinator_services.txn_markers.TxnMarkers._append", 100),
+    # The same, for each transaction that is open when a mirror is promoted.
+    Allowed(READ, "replication.mirror_manager.MirrorManager._end_transactions", 100),
     # The same, for each log in an answer of a leader: after a start there are many.
     Allowed(READ, "replication.fetcher.LeaderFetcher._append", 100),
     Allowed(READ, "replication.mirror_fetcher.MirrorFetcher._append", 100),

@@ -81,11 +81,11 @@ def batches(log: Log, start: int, end: int) -> Iterator[Batch]:
 
 
 def log_of(cluster: Cluster, key: Key) -> Log | None:
-    """The log of a partition whose replicas are all in sync."""
+    """The log of the leader of a partition whose replicas are all in sync: others learn of an epoch by its records."""
     for machine in cluster.machines.values():
         if machine.server is not None and machine.is_started:
             partition = machine.server.broker.partitions.get(*key)
-            if partition is not None and partition.offline is None and not partition.unopened:
+            if partition is not None and partition.offline is None and partition.replica.role == Role.LEADER:
                 return partition.log
     return None
 
@@ -249,7 +249,10 @@ class Mirrors:
                 if (base, content) != other:
                     break
                 self._kept[key] = content.last_offset + 1
-            if self._kept[key] == source.log_start_offset < source.log_end_offset:
+            if source.log_start_offset == source.log_end_offset:
+                # It is empty, and begins again.
+                self._kept[key] = 0
+            elif self._kept[key] == source.log_start_offset < source.log_end_offset:
                 # All common records were deleted. A mirror does not truncate its whole log.
                 self._unrelated.add(key)
                 self._kept[key] = source.log_end_offset

@@ -305,6 +305,9 @@ class World:
         compacted = {spot.place for client in last for spot in client.spots if spot.topic[0] == "c"}
         if self.plan.is_cluster:
             for cluster in self.clusters.values():
+                if self.copies is not None:
+                    # Its processes still write.
+                    self._wait(IN_SYNC_S, "to be in sync", cluster.out_of_sync)
                 cluster.compare_logs()
         if self.mirrors is not None:
             # Transactions that nothing ended have timed out in the meantime.

@@ -245,6 +245,11 @@ class MirrorWriter(Sender):
         ]
 
     async def begin(self) -> None:
+        # Before its first mirror, a cluster gives out ids that its source may have given out, too (docs/mirror.md).
+        while not self.spots:
+            await self.look()
+            if not self.spots:
+                await self.back_off()
         await self.new_identity(m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
 
     async def step(self) -> None:
