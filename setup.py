@@ -85,6 +85,7 @@ HOT = {
     "broker_cy.wire.record",
     "broker_cy.wire.schema_uses",
     "broker_cy.wire.walk",
+    "broker_cy.wire.wire_uuid",
     "broker_mirror.copy.restamp",
 }
 

@@ -1,5 +1,6 @@
 from collections.abc import Generator, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
+from uuid import UUID
 
 from typing_extensions import Buffer
 
@@ -42,3 +43,4 @@ class EncodedElements:
 
     def __init__(self, cls: type[Message], version: int) -> None: ...
     def add(self, elements: Iterable[Message]) -> None: ...
+    def add_columns(self, ids: Iterable[UUID], *columns: Iterable[Any]) -> None: ...
