@@ -11,8 +11,8 @@ class Subscribers:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, None]] = {}
         self.wide: dict[str, None] = {}
-        """The ids of groups with topics that regular expressions match. These topics are not in the index: there may be
-        10,000 of one group.
+        """The ids of groups with very many topics, or with topics that regular expressions match. These topics are not
+        in the index: there may be 10,000 of one group.
         """
 
     def subscribe(self, group_id: str, topic: str) -> None:

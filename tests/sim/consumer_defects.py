@@ -39,14 +39,12 @@ Held = Mapping[UUID, Mapping[int, int]]
 
 def revoked_partitions_are_free(patch: Patch) -> None:
     """A partition that its member still has to give up is given to another one (KAFKA-16147)."""
-    right = ConsumerGroup._hold
+    right = ConsumerGroup._move
 
-    def hold(self: ConsumerGroup, member_id: str, held: Held, before: Held) -> None:
-        member = self.members.get(member_id)
-        if member is None or held is not member.revoking:
-            right(self, member_id, held, before)
+    def move(self: ConsumerGroup, member_id: str, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
+        right(self, member_id, old, None if new is None else new._replace(revoking={}))
 
-    patch.setattr(ConsumerGroup, "_hold", hold)
+    patch.setattr(ConsumerGroup, "_move", move)
     patch.setattr("tests.sim.consumer_checks.check_owners", lambda group: None)
 
 
@@ -175,19 +173,22 @@ def unreleased_members_wait(patch: Patch) -> None:
 
 def partitions_are_taken_at_once(patch: Patch) -> None:
     """A member loses partitions without having given them up."""
-    patch.setattr(reconcile, "_owns_any", lambda owned, revoking: False)
+    for module in (reconcile, pages):
+        patch.setattr(module, "owns_any", lambda owned, revoking: False)
 
 
 def returning_static_members_get_nothing(patch: Patch) -> None:
     """A static member that comes back has no partitions until the next rebalance."""
     right = records.target_record
 
-    def replace(machine: Any, step: Any, group: Any, old: ConsumerMember, member_id: str) -> ConsumerMember:
+    def replace(machine: Any, step: Any, group: Any, old: Any, member_id: str, now: Any) -> ConsumerMember:
         patch.setattr(records, "target_record", lambda group_id, member_id, target: right(group_id, member_id, {}))
         try:
-            return replaced(machine, step, group, old, member_id)
+            new = replaced(machine, step, group, old, member_id, now)
         finally:
             patch.setattr(records, "target_record", right)
+        group.put_target(member_id, {})
+        return new
 
     replaced = heartbeat.replace_static
     patch.setattr(heartbeat, "replace_static", replace)

@@ -9,10 +9,9 @@ from typing import Any
 from broker_cy.coordinator.assignors.share_simple import SHARE_ASSIGNORS
 from broker_cy.coordinator.modern import target
 from broker_cy.coordinator.share import assign, deletion, heartbeat, initialization, offsets, state_calls
-from broker_cy.coordinator.share.group import ShareGroup
+from broker_cy.coordinator.share.group import ShareGroup, SharePartitionsBefore
 from broker_cy.coordinator.share.hooks import HookedShareGroup
 from broker_cy.coordinator.share.member import ShareMember
-from broker_cy.coordinator.share.replay import SharePartitionsBefore
 from broker_cy.coordinator.share.state_partitions import SharePartitions, united
 from broker_cy.coordinator.step import Call, GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError

@@ -98,7 +98,7 @@ def _joined(
         and machine.settings.consumer.migration_policy.is_downgrade_enabled
         and len(group.members) <= machine.settings.group_max_size
     )
-    member = _member(machine, step, group, request, member_id)
+    member = _member(machine, step, group, request, member_id, now)
     protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
     try:
         subscription = embedded.subscription_of(protocols[0][1], machine.image)
@@ -134,7 +134,12 @@ def _joined(
 
 
 def _member(
-    machine: GroupTable, step: GroupStep, group: ConsumerGroup, request: messages.JoinGroupRequest, member_id: str
+    machine: GroupTable,
+    step: GroupStep,
+    group: ConsumerGroup,
+    request: messages.JoinGroupRequest,
+    member_id: str,
+    now: Now,
 ) -> ConsumerMember:
     instance_id = request.group_instance_id
     if instance_id is None:
@@ -144,7 +149,7 @@ def _member(
         return heartbeat.check_instance(holder, instance_id, member_id)
     if holder is None:
         return group.members.get(member_id) or ConsumerMember(member_id)
-    return heartbeat.replace_static(machine, step, group, holder, member_id)
+    return heartbeat.replace_static(machine, step, group, holder, member_id, now)
 
 
 class Joined(NamedTuple):

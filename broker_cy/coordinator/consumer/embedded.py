@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
+from broker_cy.coordinator.modern.member import of_each
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.cursor import Cursor
 from broker_cy.core.errors import WireError
@@ -68,22 +69,25 @@ def assignment_of(data: bytes, image: MetadataImage) -> Partitions:
 
 def encode_assignment(assignment: Assignment, version: int, image: MetadataImage) -> bytes:
     """The bytes for a member whose subscription has this version; topics that were deleted are left out."""
-    topics = []
-    for topic_id, partitions in assignment.items():
-        topic = image.topics.by_id(topic_id)
-        if topic is not None:
-            topics.append(
-                messages.ConsumerProtocolAssignment.TopicPartition(topic=topic.name, partitions=sorted(partitions))
-            )
-    value = messages.ConsumerProtocolAssignment(assigned_partitions=topics)
+    topics = image.topics.with_ids(assignment)
+    found = zip(topics, of_each(assignment.values(), sorted), strict=True)
+    structures = codec.structures(
+        messages.ConsumerProtocolAssignment.TopicPartition,
+        [topic.name for topic in topics if topic is not None],
+        [partitions for topic, partitions in found if topic is not None],
+    )
+    value = messages.ConsumerProtocolAssignment(assigned_partitions=structures)
     return codec.encode_versioned(value, min(version, VERSION_MAX))
 
 
 def _by_id(topics: Iterable[tuple[str, Iterable[int]]], image: MetadataImage) -> Partitions:
     found: Partitions = {}
+    # Most topics have one of few values, if they have few partitions.
+    known: dict[frozenset[int], frozenset[int]] = {}
     for name, partitions in topics:
         topic = image.topics.by_name(name)
         numbers = frozenset(partitions)
         if topic is not None and numbers:
-            found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | numbers
+            before = found.get(topic.topic_id)
+            found[topic.topic_id] = known.setdefault(numbers, numbers) if before is None else before | numbers
     return found

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from broker_cy.coordinator.consumer import deadlines, downgrade, records
 from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.epochs import begin_epoch, hash_now
+from broker_cy.coordinator.modern.epochs import begin_epoch, newest_hash
 from broker_cy.coordinator.modern.journal import NOTHING_HELD, trigger_of
 from broker_cy.coordinator.modern.removal import MembersRemoved
 from broker_cy.coordinator.step import GroupStep
@@ -34,7 +34,7 @@ def fence(
     for regex in dict.fromkeys(filter(None, regexes)):
         if regex not in group.regex_members:
             machine.append(step, [records.regex_tombstone(group_id, regex)])
-    metadata_hash = hash_now(machine, group)
+    metadata_hash = newest_hash(machine, step, group)
     # The event names one of them. Several leave together only by an administrator's request.
     trigger = trigger_of(reason, gone[0], gone[0].instance_id)
     begin_epoch(machine, step, group, now, records.epoch_record, metadata_hash, trigger, left=len(gone))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
+from operator import is_
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
@@ -42,9 +42,28 @@ class Paged(NamedTuple):
     answered: list[ConsumerGroupHeartbeatResponse.TopicPartitions]
 
 
+class Difference(NamedTuple):
+    """What a member with very many topics keeps of its partitions, what it has to give up, and the topics that it is
+    then to get, in their order. It is of use while the member has `assigned` or `kept` as these objects, reads the
+    topics of `names`, and `target` is its target. `encoded` and `encoded_gone` are the structures of `kept` and `gone`
+    as the record of a member has them, `answered` those of `kept` as the answers have them.
+    """
+
+    assigned: AssignedEpochs
+    target: Assignment
+    names: frozenset[str]
+    kept: AssignedEpochs
+    gone: AssignedEpochs
+    left: Sequence[Wanting]
+    encoded: EncodedElements
+    encoded_gone: EncodedElements
+    answered: list[ConsumerGroupHeartbeatResponse.TopicPartitions]
+
+
 class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember, Assignment]):
-    """Invariants: `owners` has each partition that a member holds, with that member's id. `static_members` maps each
-    instance id to its member. `regex_members`, `assignors` and `classic_protocols` count members, and are never 0.
+    """Invariants: `owners` has each partition that a member holds, with that member's id; its values are replaced and
+    never changed, as many topics have the same one. `static_members` maps each instance id to its member.
+    `regex_members`, `assignors` and `classic_protocols` count members, and are never 0.
     """
 
     __slots__ = (
@@ -52,6 +71,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         "by_regex",
         "classic_members",
         "classic_protocols",
+        "comparing",
+        "differences",
         "has_partition_metadata",
         "held_total",
         "owners",
@@ -66,13 +87,13 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.static_members: dict[str, str] = {}
-        self.owners: dict[UUID, dict[int, str]] = {}
+        self.owners: dict[UUID, Mapping[int, str]] = {}
         # The number of partitions in it.
         self.held_total = 0
         self.regex_members: dict[str, int] = {}
         self.resolved: dict[str, ResolvedRegex] = {}
         # The number of resolved expressions that match each topic, never 0.
-        self.by_regex: Counter[str] = Counter()
+        self.by_regex: dict[str, int] = {}
         self.assignors: dict[str, int] = {}
         # Members that use the classic protocol, and the number of them that support each of its protocols.
         self.classic_members = 0
@@ -84,6 +105,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         self.prompted: dict[str, int] = {}
         # Live state: the members that get more than one answer can give, in pages. Bounded by the members.
         self.pages: dict[str, Paged] = {}
+        # Live state: the members with very many topics whose difference to their target is being looked up, and the
+        # results, until they are used. Bounded by the members.
+        self.comparing: set[str] = set()
+        self.differences: dict[str, Difference] = {}
         # Whether the log has a record of Kafka before 4.1 that the metadata hash replaces.
         self.has_partition_metadata = False
 
@@ -92,7 +117,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         found.by_regex = self.by_regex.copy()
         found.static_members = dict(self.static_members)
         found.held_total = self.held_total
-        found.owners = {topic_id: dict(partitions) for topic_id, partitions in self.owners.items()}
+        found.owners = dict(self.owners)
         found.regex_members, found.resolved = dict(self.regex_members), dict(self.resolved)
         found.assignors = dict(self.assignors)
         found.classic_members, found.classic_protocols = self.classic_members, dict(self.classic_protocols)
@@ -121,7 +146,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
 
     @property
     def is_wide(self) -> bool:
-        return bool(self.by_regex)
+        return super().is_wide or bool(self.by_regex)
 
     # ---- commits ----
 
@@ -151,26 +176,15 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         self._count(old, new)
         if self.regex_members and not had_regexes:
             self.steady.clear()
-        added: list[tuple[UUID, Mapping[int, int]]] | None = None
-        if old is not None:
-            if new is not None and old.assigned and not old.revoking:
-                added = added_to(old.assigned, new.assigned)
-            if added is None:
-                self._release(member_id, old, new)
-            if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
-                del self.static_members[old.instance_id]
+        self._move(member_id, old, new)
+        if old is not None and old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
+            del self.static_members[old.instance_id]
         if new is None:
             self.prompted.pop(member_id, None)
             self.pages.pop(member_id, None)
-        else:
-            # A log that is compacted while it is read may show two holders for a while: the newest record is right.
-            if added is None:
-                self._hold(member_id, new.assigned, NOTHING_ASSIGNED if old is None else old.assigned)
-            else:
-                self._own(member_id, added)
-            self._hold(member_id, new.revoking, NOTHING_ASSIGNED)
-            if new.instance_id is not None:
-                self.static_members[new.instance_id] = member_id
+            self.differences.pop(member_id, None)
+        elif new.instance_id is not None:
+            self.static_members[new.instance_id] = member_id
         return old
 
     def _count(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
@@ -184,22 +198,55 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
                 for name in () if classic is None else {name for name, _ in classic.protocols}:
                     _add(self.classic_protocols, name, change)
 
-    def _release(self, member_id: str, member: ConsumerMember, new: ConsumerMember | None) -> None:
-        """Release what a member held. It goes on to hold what `new` has as the same value."""
-        kept = NOTHING_ASSIGNED if new is None else new.assigned
+    # ---- who holds which partition: a member may hold those of 10,000 topics ----
+
+    def _move(self, member_id: str, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
+        """The member holds what `new` has, and no longer what `old` has. A log that is compacted while it is read may
+        show two holders for a while: the newest record is right.
+        """
+        was, has = (NOTHING_ASSIGNED if each is None else each.assigned for each in (old, new))
+        gives = NOTHING_ASSIGNED if new is None else new.revoking
+        if old is not None and new is not None and not old.revoking:
+            if (was is has or _has_same(was, has)) and not gives:
+                return
+            added = added_to(was, has) if was else None
+            if added is not None:
+                self._own(member_id, added)
+                self._hold(member_id, gives, NOTHING_ASSIGNED)
+                return
+        if old is not None:
+            self._release(member_id, old, has, gives)
+        if new is not None:
+            self._hold(member_id, has, was)
+            self._hold(member_id, gives, was)
+
+    def _release(self, member_id: str, member: ConsumerMember, has: AssignedEpochs, gives: AssignedEpochs) -> None:
+        """Release what a member held. It goes on to hold what it has, or has to give up, as the same value."""
+        owners = self.owners
+        if not has and not gives and self.members.keys() <= {member_id}:
+            # No other member holds anything.
+            owners.clear()
+            self.held_total = 0
+            return
+        # The rest of an owner's value by the ids of the objects that it follows from, which stay alive with it.
+        known: dict[tuple[int, int], tuple[Mapping[int, str], Mapping[int, int], Mapping[int, str]]] = {}
         for held in (member.assigned, member.revoking):
             for topic_id, partitions in held.items():
-                if kept and kept.get(topic_id) is partitions:
+                if has.get(topic_id) is partitions or gives.get(topic_id) is partitions:
                     continue
-                owners = self.owners.get(topic_id)
-                if owners is None:
+                before = owners.get(topic_id)
+                if before is None:
                     continue
-                for partition in partitions:
-                    if owners.get(partition) == member_id:
-                        del owners[partition]
-                        self.held_total -= 1
-                if not owners:
-                    del self.owners[topic_id]
+                found = known.get((id(before), id(partitions)))
+                if found is None:
+                    rest = {each: of for each, of in before.items() if of != member_id or each not in partitions}
+                    found = known[id(before), id(partitions)] = before, partitions, rest
+                after = found[2]
+                self.held_total += len(after) - len(before)
+                if after:
+                    owners[topic_id] = after
+                else:
+                    del owners[topic_id]
 
     def _hold(self, member_id: str, held: AssignedEpochs, before: AssignedEpochs) -> None:
         if before:
@@ -208,16 +255,24 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
             self._own(member_id, held.items())
 
     def _own(self, member_id: str, held: Iterable[tuple[UUID, Mapping[int, int]]]) -> None:
+        # As in `_release`: the member's own value by its partitions, and the value with what the others have.
+        mine: dict[int, tuple[Mapping[int, int], Mapping[int, str]]] = {}
+        both: dict[tuple[int, int], tuple[Mapping[int, str], Mapping[int, str]]] = {}
         for topic_id, partitions in held:
-            new = dict.fromkeys(partitions, member_id)
+            found = mine.get(id(partitions))
+            if found is None:
+                found = mine[id(partitions)] = partitions, dict.fromkeys(partitions, member_id)
+            new = found[1]
             # One look-up, as a member may gain 1,000 topics.
-            owners = self.owners.setdefault(topic_id, new)
-            if owners is new:
+            before = self.owners.setdefault(topic_id, new)
+            if before is new:
                 self.held_total += len(new)
             else:
-                self.held_total -= len(owners)
-                owners.update(new)
-                self.held_total += len(owners)
+                merged = both.get((id(before), id(new)))
+                if merged is None:
+                    merged = both[id(before), id(new)] = before, {**before, **new}
+                self.owners[topic_id] = merged[1]
+                self.held_total += len(merged[1]) - len(before)
 
     # ---- regular expressions ----
 
@@ -230,9 +285,16 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
             self.resolved[regex] = new
         before, after = (frozenset[str]() if each is None else each.topics for each in (old, new))
         gone, came = before - after, after - before
-        for topic in gone:
-            _add(self.by_regex, topic, -1)
-        self.by_regex.update(came)
+        counts = self.by_regex
+        fresh = came - counts.keys()
+        for topic in came - fresh:
+            counts[topic] += 1
+        counts.update(dict.fromkeys(fresh, 1))
+        if self.resolved:
+            for topic in gone:
+                _add(counts, topic, -1)
+        else:
+            counts.clear()
         if gone or came:
             self.subscription_changed()
 
@@ -275,6 +337,17 @@ def topics_read(member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]) -
         return member.topics
     # The members of one expression share its topics: there may be 10,000 of them.
     return member.topics | found.topics if member.topics else found.topics
+
+
+def _has_same(before: AssignedEpochs, after: AssignedEpochs) -> bool:
+    """Whether the same topics have the same partitions, since other epochs: one value in place of each other one."""
+    if len(before) != len(after) or not all(map(is_, before, after)):
+        return False
+    ids = list(map(id, before.values()))
+    new = dict(zip(ids, after.values(), strict=True))
+    if not all(map(is_, map(new.__getitem__, ids), after.values())):
+        return False
+    return all(old.keys() == new[each].keys() for each, old in dict(zip(ids, before.values(), strict=True)).items())
 
 
 def _is_unreleased(member: ConsumerMember | None) -> bool:

@@ -6,7 +6,8 @@ changed: the member, the epoch of the group, the target assignment, and then the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from uuid import UUID
 
 from broker_cy.coordinator.classic.group import ClassicGroup
@@ -21,7 +22,7 @@ from broker_cy.coordinator.consumer.member import (
     AssignedEpochs,
     ConsumerMember,
 )
-from broker_cy.coordinator.consumer.reconcile import Owned, Wanted
+from broker_cy.coordinator.consumer.reconcile import Owned, Wanted, needs_pages
 from broker_cy.coordinator.consumer.regex import MayDescribe, RegexChange
 from broker_cy.coordinator.consumer.steady import steady_heartbeat
 from broker_cy.coordinator.consumer.upgrade import upgrade
@@ -29,9 +30,9 @@ from broker_cy.coordinator.group import GroupTable, GroupType, not_found
 from broker_cy.coordinator.modern import epochs
 from broker_cy.coordinator.modern.group import TopicsRead
 from broker_cy.coordinator.modern.heartbeat import answer, check_size, fenced
-from broker_cy.coordinator.modern.journal import trigger_of
-from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
-from broker_cy.coordinator.modern.replay import append_current
+from broker_cy.coordinator.modern.journal import NOTHING_HELD, trigger_of
+from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState, of_each
+from broker_cy.coordinator.modern.replay import append_current, append_member, append_target
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -93,7 +94,7 @@ def _heartbeat(
     check_size(group, request.member_id, machine.settings.consumer.max_size)
     member_id = request.member_id or unique
     owned = _owned(request)
-    member = _member(machine, step, group, request, member_id, owned, is_join)
+    member = _member(machine, step, group, request, member_id, owned, is_join, now)
     reason = "join" if member.member_id not in group.members else "upgrade" if is_upgraded else "subscription"
     updated = _updated(member, request, client)
     change = update_member(machine, step, group, member, updated, may_describe, now)
@@ -148,6 +149,7 @@ def _member(
     member_id: str,
     owned: Owned,
     is_join: bool,
+    now: Now,
 ) -> ConsumerMember:
     """The member as it is known; one without records if it joins. Raises KafkaError if the request is not its own."""
     instance_id = request.instance_id
@@ -172,25 +174,25 @@ def _member(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"the instance id {instance_id} belongs to the member {holder.member_id}, which has not left",
         )
-    return replace_static(machine, step, group, holder, member_id)
+    return replace_static(machine, step, group, holder, member_id, now)
 
 
 def replace_static(
-    machine: GroupTable, step: GroupStep, group: ConsumerGroup, old: ConsumerMember, member_id: str
+    machine: GroupTable, step: GroupStep, group: ConsumerGroup, old: ConsumerMember, member_id: str, now: Now
 ) -> ConsumerMember:
-    """Give the place of a static member to another member id, with its partitions and its target."""
+    """Give the place of a static member to another member id, with its partitions and its target. A member of the
+    consumer protocol that has more topics than one answer gives gets them in pages, as a new one does.
+    """
     new = old._replace(member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    if old.classic is None and needs_pages(old.assigned):
+        new = new._replace(state=MemberState.STABLE, assigned=NOTHING_ASSIGNED, revoking=NOTHING_ASSIGNED)
+        group.journal.held(old.member_id, old.held, NOTHING_HELD, now.mono_ms)
     group_id, target = group.group_id, group.target_of(old.member_id)
     # Its deadlines stay, in case this is undone; otherwise they find no member.
     machine.append(step, records.member_tombstones(group_id, old.member_id))
-    machine.append(
-        step,
-        [
-            records.member_record(group_id, new),
-            records.target_record(group_id, member_id, target),
-            records.current_record(group_id, new),
-        ],
-    )
+    append_member(machine, step, group, new, records.member_record(group_id, new))
+    append_target(machine, step, group, member_id, target, records.target_record(group_id, member_id, target))
+    append_current(machine, step, group, new, records.current_record)
     group.journal.replaced(old.member_id, member_id)
     return new
 
@@ -240,6 +242,9 @@ def _updated(member: ConsumerMember, request: Request, client: ClientFacts) -> C
     )
 
 
+_topic_id = attrgetter("topic_id")
+
+
 @dataclass(frozen=True, slots=True)
 class _Reported:
     """The partitions of a request. Most heartbeats do not look at them, and a member may have 10,000 topics."""
@@ -248,6 +253,9 @@ class _Reported:
 
     def __len__(self) -> int:
         return len(self.topics)
+
+    def __iter__(self) -> Iterator[UUID]:
+        return map(_topic_id, self.topics)
 
     def items(self) -> Iterator[tuple[UUID, list[int]]]:
         return ((each.topic_id, each.partitions) for each in self.topics)
@@ -294,8 +302,7 @@ def update_member(
 ) -> SubscriptionChange:
     """Write what has changed of a member, and follow a change of its regular expression. Raises KafkaError."""
     if updated != member:
-        machine.append(step, [records.member_record(group.group_id, updated)])
-        group = consumer_group(machine, group.group_id)
+        append_member(machine, step, group, updated, records.member_record(group.group_id, updated))
     change = regex.changed(machine, step, group, member, updated, may_describe, now)
     return SubscriptionChange(updated.topics != member.topics, change)
 
@@ -329,12 +336,15 @@ def reconcile(
         TopicsRead(group.topics_of(member), machine.image),
         group.owners,
     )
-    turn = pages.next_turn(group, member, wanted, owned, is_subscription_changed=is_subscription_changed)
+    turn = pages.next_turn(machine, step, group, member, wanted, owned, is_subscription_changed=is_subscription_changed)
     found = turn.member
     pages.keep(group, member, turn)
     if found != member:
         append_current(machine, step, group, found, turn.record)
-        group.journal.held(member.member_id, member.held, found.held, now.mono_ms)
+        if found.assigned is member.assigned:
+            group.journal.held(member.member_id, member.revoking, found.revoking, now.mono_ms)
+        elif member.revoking or found.state is not MemberState.UNREVOKED_PARTITIONS:
+            group.journal.held(member.member_id, member.held, found.held, now.mono_ms)
         group.journal.reconciled(group, member.member_id)
         if found.classic is None:
             deadlines.set_rebalance_timer(machine, group.group_id, found, now)
@@ -372,7 +382,13 @@ def _leave_for_a_while(
     """A static member keeps its partitions until it comes back, or its session ends. The member that comes back has
     them since epoch 0, so that commits of the old member id are refused.
     """
-    assigned = {topic_id: dict.fromkeys(held, JOIN_EPOCH) for topic_id, held in member.assigned.items()}
+    held = of_each(member.assigned.values(), _since_join)
+    assigned = dict(zip(member.assigned, held, strict=True))
     away = member._replace(epoch=STATIC_LEAVE_EPOCH, assigned=assigned, revoking=NOTHING_ASSIGNED)
     append_current(machine, step, group, away, records.current_record)
-    group.journal.held(member.member_id, member.held, away.held, now.mono_ms)
+    # It keeps the others, which are noted as values.
+    group.journal.held(member.member_id, member.held, member.assigned, now.mono_ms)
+
+
+def _since_join(partitions: Mapping[int, int]) -> Mapping[int, int]:
+    return dict.fromkeys(partitions, JOIN_EPOCH)

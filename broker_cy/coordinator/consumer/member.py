@@ -7,7 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
-from broker_cy.coordinator.modern.member import JOIN_EPOCH, MemberState
+from broker_cy.coordinator.modern.member import JOIN_EPOCH, MemberState, of_each
 from broker_cy.core.classes import NamedTuple
 
 # Topic id -> partition -> the member epoch at which it was assigned (KIP-1251). No empty inner mapping.
@@ -66,17 +66,19 @@ class ConsumerMember(NamedTuple):
 
 def with_epoch(assignment: Assignment, epoch: int) -> AssignedEpochs:
     """All partitions as assigned at one epoch."""
-    return {topic_id: dict.fromkeys(sorted(partitions), epoch) for topic_id, partitions in assignment.items()}
+    values = of_each(assignment.values(), lambda partitions: dict.fromkeys(sorted(partitions), epoch))
+    return dict(zip(assignment, values, strict=True))
 
 
 def without_epochs(assigned: AssignedEpochs) -> Assignment:
-    return {topic_id: frozenset(partitions) for topic_id, partitions in assigned.items()}
+    return dict(zip(assigned, of_each(assigned.values(), frozenset[int]), strict=True))
 
 
 def united(parts: Iterable[AssignedEpochs]) -> AssignedEpochs:
-    """The partitions of all parts."""
-    found: dict[UUID, dict[int, int]] = {}
+    """The partitions of all parts. A topic that only one of them has keeps its value: there may be 10,000."""
+    found: dict[UUID, Mapping[int, int]] = {}
     for part in parts:
-        for topic_id, partitions in part.items():
-            found.setdefault(topic_id, {}).update(partitions)
+        common = [(topic_id, {**found[topic_id], **part[topic_id]}) for topic_id in found.keys() & part.keys()]
+        found.update(part)
+        found.update(common)
     return found

@@ -50,7 +50,8 @@ def next_heartbeat_ms(machine: GroupTable, group: ConsumerGroup, member: Consume
 def _prompt_ms(machine: GroupTable, group: ConsumerGroup, member: ConsumerMember, usual_ms: int, now: Now) -> int:
     is_unreleased = member.state is MemberState.UNRELEASED_PARTITIONS
     found = prompt_ms(group, now)
-    if found is None or not (is_unreleased or group.assignment_epoch < group.epoch):
+    is_compared = member.member_id in group.comparing
+    if found is None or not (is_unreleased or is_compared or group.assignment_epoch < group.epoch):
         return usual_ms
     if not is_unreleased:
         return found

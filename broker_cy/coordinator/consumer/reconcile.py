@@ -6,7 +6,7 @@ holds any more. So a partition never has two holders. Values in, a new value out
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
@@ -30,6 +30,7 @@ class Reported(Protocol):
     """Partitions by topic id, as a member reports them. A topic may occur twice."""
 
     def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[UUID]: ...
     def items(self) -> Iterable[tuple[UUID, Iterable[int]]]: ...
 
 
@@ -66,7 +67,7 @@ def reconciled(
             return _next(member, member.epoch, wanted, owned)
         return _without_unsubscribed(member, wanted, owned) if is_subscription_changed else member
     if member.state is MemberState.UNREVOKED_PARTITIONS:
-        if not _owns_any(owned, member.revoking):
+        if not owns_any(owned, member.revoking):
             return _next(member, member.epoch, wanted, owned)
         return _without_unsubscribed(member, wanted, owned) if is_subscription_changed else member
     if member.state is MemberState.UNRELEASED_PARTITIONS:
@@ -77,6 +78,11 @@ def reconciled(
             "the state of the member is one of a newer Kafka; the member has to join again without partitions",
         )
     return _next(member, wanted.epoch, wanted, owned)
+
+
+def needs_pages(assigned: AssignedEpochs) -> bool:
+    """Whether a member gets so many topics in several answers."""
+    return len(assigned) > TOPICS_PER_ANSWER
 
 
 class Page(NamedTuple):
@@ -103,11 +109,10 @@ def reconciled_in_pages(
 
     `left` is that of the member's last page if it still has the partitions and the target of then, else empty.
     """
-    if not left and _is_new(member, wanted):
-        ordered = in_order(wanted.target)
-        left = list(zip(ordered, values_of(ordered, wanted.target), strict=True))
+    if not left:
+        left = _to_gain(member, wanted)
     if left and not is_subscription_changed:
-        page = _next_page(member, wanted, owned, left)
+        page = next_page(member, wanted, owned, left)
         if page is not None:
             return page
     found = reconciled(member, wanted, owned, is_subscription_changed=is_subscription_changed)
@@ -119,19 +124,33 @@ def reconciled_in_pages(
     cut = set(later)
     assigned = {topic_id: held for topic_id, held in found.assigned.items() if topic_id not in cut}
     found = found._replace(state=MemberState.UNRELEASED_PARTITIONS, assigned=assigned)
-    return Page(found, _incomplete(wanted.topics.part_of(wanted.target), assigned), None)
+    return Page(found, incomplete(wanted.topics.part_of(wanted.target), assigned), None)
 
 
-def _is_new(member: ConsumerMember, wanted: Wanted) -> bool:
-    """Whether a member that has nothing gets more than one answer gives."""
-    if member.assigned or member.revoking or len(wanted.target) <= TOPICS_PER_ANSWER:
-        return False
-    return member.state is MemberState.UNRELEASED_PARTITIONS or (
-        member.state is MemberState.STABLE and member.epoch != wanted.epoch
-    )
+def _to_gain(member: ConsumerMember, wanted: Wanted) -> Sequence[Wanting]:
+    """The topics that a member is to get, if one answer does not give so many, and it has to give up nothing."""
+    target, assigned = wanted.target, member.assigned
+    if len(target) - len(assigned) <= TOPICS_PER_ANSWER or member.revoking:
+        return ()
+    if member.state is MemberState.STABLE:
+        if member.epoch == wanted.epoch:
+            return ()
+    elif member.state is not MemberState.UNRELEASED_PARTITIONS:
+        return ()
+    if assigned:
+        if not assigned.keys() <= target.keys():
+            return ()
+        pairs = zip(assigned.values(), map(target.__getitem__, assigned), strict=True)
+        if not all(current.keys() <= partitions for current, partitions in pairs):
+            return ()
+        if wanted.topics.part_of(assigned) is not assigned:
+            return ()
+    ordered = in_order(target)
+    found = zip(ordered, values_of(ordered, target), strict=True)
+    return list(found) if not assigned else incomplete(dict(found), assigned)
 
 
-def _next_page(member: ConsumerMember, wanted: Wanted, owned: Owned, left: Sequence[Wanting]) -> Page | None:
+def next_page(member: ConsumerMember, wanted: Wanted, owned: Owned, left: Sequence[Wanting]) -> Page | None:
     """The member with the first topics of `left`; None if it has to give up partitions of them. A topic with partitions
     that others hold is tried again after the rest.
     """
@@ -144,7 +163,7 @@ def _next_page(member: ConsumerMember, wanted: Wanted, owned: Owned, left: Seque
         return None
     rest = left[TOPICS_PER_ANSWER:]
     if part.state is MemberState.UNRELEASED_PARTITIONS:
-        rest = [*rest, *_incomplete(wanted.topics.part_of(target), part.assigned)]
+        rest = [*rest, *incomplete(wanted.topics.part_of(target), part.assigned)]
     assigned = member.assigned
     if part.assigned != held:
         assigned = dict(assigned)
@@ -153,7 +172,7 @@ def _next_page(member: ConsumerMember, wanted: Wanted, owned: Owned, left: Seque
     return Page(part._replace(state=state, assigned=assigned), rest, None if held else part.assigned)
 
 
-def _incomplete(target: Assignment, assigned: AssignedEpochs) -> list[Wanting]:
+def incomplete(target: Assignment, assigned: AssignedEpochs) -> list[Wanting]:
     """The topics of the target that the member does not have, or has in part."""
     return [
         (topic_id, partitions)
@@ -164,28 +183,26 @@ def _incomplete(target: Assignment, assigned: AssignedEpochs) -> list[Wanting]:
 
 def _next(member: ConsumerMember, epoch: int, wanted: Wanted, owned: Owned) -> ConsumerMember:
     target = wanted.topics.part_of(wanted.target)
-    kept: dict[UUID, Mapping[int, int]] = {}
+    kept, revoking = kept_of(member.assigned, target)
+    if revoking and owns_any(owned, revoking):
+        return member._replace(
+            epoch=epoch,
+            previous_epoch=member.epoch,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            assigned=kept,
+            revoking=revoking,
+        )
     added: dict[UUID, Mapping[int, int]] = {}
     # Most topics get one of few values, if they have few partitions.
     known: dict[frozenset[int], Mapping[int, int]] = {}
     has_unreleased = False
-    # The number of topics whose partitions all stay: their values are the same as before.
-    unchanged = 0
-    # The hash of a topic id takes most of the time of a look-up; a difference uses the hashes that the set has.
-    is_free = len(set(target).difference(wanted.owners).difference(member.assigned)) == len(target)
+    is_free = len(set(target).difference(wanted.owners).difference(kept)) == len(target)
     for topic_id, partitions in target.items():
         comes = partitions
         if not is_free:
-            current = member.assigned.get(topic_id) if member.assigned else None
-            if current is not None:
-                comes = partitions.difference(current)
-                stays = current
-                if current.keys() <= partitions:
-                    unchanged += 1
-                else:
-                    stays = {partition: at for partition, at in current.items() if partition in partitions}
-                if stays:
-                    kept[topic_id] = stays
+            stays = kept.get(topic_id)
+            if stays is not None:
+                comes = partitions.difference(stays)
             held = wanted.owners.get(topic_id) if comes else None
             if held and not held.keys().isdisjoint(comes):
                 missing = comes
@@ -196,17 +213,6 @@ def _next(member: ConsumerMember, epoch: int, wanted: Wanted, owned: Owned) -> C
             if new is None:
                 new = known[comes] = dict.fromkeys(sorted(comes), wanted.epoch)
             added[topic_id] = new
-    revoking: dict[UUID, Mapping[int, int]] = {}
-    if unchanged < len(member.assigned):
-        revoking = _gone(member.assigned, kept)
-    if revoking and _owns_any(owned, revoking):
-        return member._replace(
-            epoch=epoch,
-            previous_epoch=member.epoch,
-            state=MemberState.UNREVOKED_PARTITIONS,
-            assigned=kept,
-            revoking=revoking,
-        )
     if kept:
         for topic_id, new in added.items():
             kept[topic_id] = {**kept[topic_id], **new} if topic_id in kept else new
@@ -219,19 +225,31 @@ def _next(member: ConsumerMember, epoch: int, wanted: Wanted, owned: Owned) -> C
     )
 
 
+def kept_of(
+    assigned: AssignedEpochs, target: Assignment
+) -> tuple[dict[UUID, Mapping[int, int]], dict[UUID, Mapping[int, int]]]:
+    """The assigned partitions that are in the target, and the others. A topic with all or none of them keeps its
+    value.
+    """
+    kept: dict[UUID, Mapping[int, int]] = {}
+    for topic_id, current in assigned.items():
+        partitions = target.get(topic_id)
+        if partitions is None:
+            continue
+        if current.keys() <= partitions:
+            kept[topic_id] = current
+        elif stays := {partition: at for partition, at in current.items() if partition in partitions}:
+            kept[topic_id] = stays
+    gone = {topic_id: current for topic_id, current in assigned.items() if kept.get(topic_id) is not current}
+    for topic_id in gone.keys() & kept.keys():
+        rest = kept[topic_id]
+        gone[topic_id] = {partition: at for partition, at in assigned[topic_id].items() if partition not in rest}
+    return kept, gone
+
+
 def _free(partitions: frozenset[int], held: Collection[int], own: Collection[int]) -> frozenset[int]:
     """Those of the partitions that a member can have. One that it still has to give up itself is free for it."""
     return frozenset([partition for partition in partitions if partition in own or partition not in held])
-
-
-def _gone(assigned: AssignedEpochs, kept: AssignedEpochs) -> dict[UUID, Mapping[int, int]]:
-    """The assigned partitions that are not kept."""
-    found: dict[UUID, Mapping[int, int]] = {}
-    for topic_id, current in assigned.items():
-        stays = kept.get(topic_id, _NOTHING)
-        if stays is not current:
-            found[topic_id] = {partition: at for partition, at in current.items() if partition not in stays}
-    return found
 
 
 def _without_unsubscribed(member: ConsumerMember, wanted: Wanted, owned: Owned) -> ConsumerMember:
@@ -243,17 +261,19 @@ def _without_unsubscribed(member: ConsumerMember, wanted: Wanted, owned: Owned) 
     revoking: dict[UUID, Mapping[int, int]] = dict(member.revoking)
     for topic_id, held in gone.items():
         revoking[topic_id] = {**revoking.get(topic_id, {}), **held}
-    if _owns_any(owned, revoking):
+    if owns_any(owned, revoking):
         return member._replace(
             previous_epoch=member.epoch, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=revoking
         )
     return member._replace(previous_epoch=member.epoch, assigned=kept)
 
 
-def _owns_any(owned: Owned, revoking: AssignedEpochs) -> bool:
+def owns_any(owned: Owned, revoking: AssignedEpochs) -> bool:
     """Whether the member may still own one of these partitions: it reports it, or it does not say what it owns."""
     if owned is None:
         return True
+    if revoking.keys().isdisjoint(owned):
+        return False
     return any(
         partition in revoking.get(topic_id, ()) for topic_id, partitions in owned.items() for partition in partitions
     )

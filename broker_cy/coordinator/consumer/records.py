@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from broker_cy.coordinator.assignors.spec import Assignment
@@ -122,16 +122,24 @@ def with_metadata(member: ConsumerMember, value: bytes) -> ConsumerMember:
     )
 
 
-def current_record(group_id: str, member: ConsumerMember, assigned: codec.EncodedElements | None = None) -> Record:
-    """`assigned` are the partitions that the member has, if they are encoded already."""
-    # Encoded elements stand in place of a list.
-    held: Any = _partitions(member.assigned) if assigned is None else assigned
+def current_record(
+    group_id: str,
+    member: ConsumerMember,
+    assigned: codec.EncodedElements | None = None,
+    revoking: codec.EncodedElements | None = None,
+) -> Record:
+    """`assigned` are the partitions that the member has, and `revoking` those that it has to give up, if they are
+    encoded already.
+    """
+    # Encoded elements stand in place of lists.
+    held: Any = encoded_of(member.assigned) if assigned is None else assigned
+    pending: Any = encoded_of(member.revoking) if revoking is None else revoking
     value = CurrentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=member.state,
         assigned_partitions=held,
-        partitions_pending_revocation=_partitions(member.revoking),
+        partitions_pending_revocation=pending,
     )
     return RECORDS.current(group_id, member.member_id, value)
 
@@ -142,7 +150,7 @@ def encoded_partitions() -> codec.EncodedElements:
 
 
 def encode_more(encoded: codec.EncodedElements, assigned: AssignedEpochs) -> None:
-    encoded.add(_partitions(assigned))
+    encoded.add_columns(*with_epochs(in_order(assigned), assigned))
 
 
 def with_current(member: ConsumerMember, value: bytes) -> ConsumerMember:
@@ -168,10 +176,18 @@ def group_tombstones(group: ConsumerGroup) -> list[Record]:
     ]
 
 
-def _partitions(held: AssignedEpochs) -> list[CurrentValue.TopicPartitions]:
-    return codec.structures(CurrentValue.TopicPartitions, *with_epochs(in_order(held), held))
+def encoded_of(held: AssignedEpochs) -> codec.EncodedElements:
+    encoded = encoded_partitions()
+    encode_more(encoded, held)
+    return encoded
 
 
 def _epochs(topics: Iterable[CurrentValue.TopicPartitions], member_epoch: int) -> AssignedEpochs:
-    found = {each.topic_id: epochs_of(each, max(member_epoch, 0)) for each in topics if each.partitions}
+    # Most topics have one of few values, if they have few partitions.
+    known: dict[tuple[tuple[int, int], ...], Mapping[int, int]] = {}
+    found = {}
+    for each in topics:
+        if each.partitions:
+            value = epochs_of(each, max(member_epoch, 0))
+            found[each.topic_id] = known.setdefault(tuple(value.items()), value)
     return found or NOTHING_ASSIGNED

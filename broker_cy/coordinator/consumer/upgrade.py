@@ -11,12 +11,13 @@ from broker_cy.coordinator.classic.journal import trigger_of
 from broker_cy.coordinator.classic.member import ClassicMember
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.consumer import embedded, records
-from broker_cy.coordinator.consumer.group import ConsumerGroup
+from broker_cy.coordinator.consumer.hooks import HookedConsumerGroup
 from broker_cy.coordinator.consumer.member import ClassicMembership, ConsumerMember, with_epoch
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.epochs import hash_now
+from broker_cy.coordinator.modern.epochs import newest_hash
 from broker_cy.coordinator.modern.group import UNKNOWN_TIME_MS
 from broker_cy.coordinator.modern.journal import Noted
+from broker_cy.coordinator.modern.replay import append_current, append_member, append_target
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
@@ -96,19 +97,17 @@ def _member(
 def _write(machine: GroupTable, step: GroupStep, group: ClassicGroup, members: _Members) -> None:
     group_id, generation = group.group_id, group.generation
     machine.append(step, group.tombstones())
-    machine.append(step, [records.member_record(group_id, member) for member, _ in members])
-    made = machine.groups[group_id]
-    assert isinstance(made, ConsumerGroup)
-    metadata_hash = hash_now(machine, made)
-    machine.append(
-        step,
-        [
-            records.epoch_record(group_id, generation, metadata_hash),
-            *(records.target_record(group_id, member.member_id, assigned) for member, assigned in members),
-            records.target_epoch_record(group_id, generation, UNKNOWN_TIME_MS),
-            *(records.current_record(group_id, member) for member, _ in members),
-        ],
-    )
+    made = HookedConsumerGroup(group_id)
+    for member, _ in members:
+        append_member(machine, step, made, member, records.member_record(group_id, member))
+    metadata_hash = newest_hash(machine, step, made) or made.metadata_hash
+    machine.append(step, [records.epoch_record(group_id, generation, metadata_hash)])
+    for member, assigned in members:
+        record = records.target_record(group_id, member.member_id, assigned)
+        append_target(machine, step, made, member.member_id, assigned, record)
+    machine.append(step, [records.target_epoch_record(group_id, generation, UNKNOWN_TIME_MS)])
+    for member, _ in members:
+        append_current(machine, step, made, member, records.current_record)
 
 
 class Upgraded(NamedTuple):

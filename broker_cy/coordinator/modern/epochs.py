@@ -1,8 +1,9 @@
 """The epochs of the newer types of groups.
 
 An epoch has the metadata hash of the topics that the group reads. It is kept until the topics change, and so are the
-hashes of single topics. Those of a group that reads 10,000 topics are computed in parts after a load, and after a
-search for regular expressions, in the order of the names, in which the metadata hash needs them.
+hashes of single topics. Those of a group that reads 10,000 topics are computed in parts after a load, when a member
+names them, and after a search for regular expressions, in the order of the names, in which the metadata hash needs
+them.
 """
 
 from __future__ import annotations
@@ -57,10 +58,24 @@ def _hash_all(machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any])
         return False
     topics = machine.image.topics.named(group.subscribed_topics() - machine.topic_hashes.keys())
     unknown = [topic.name for topic in topics]
-    if 2 * len(unknown) <= HASHED_PER_TURN and hash_some(machine, unknown):
+    if 2 * len(unknown) <= HASHED_PER_TURN:
+        hash_some(machine, unknown)
+        unknown = [name for name in unknown if name not in machine.topic_hashes]
+    if not unknown:
         return True
     machine.begin_work(step, group, sorted, (unknown,), hashed)
     return False
+
+
+def newest_hash(machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any]) -> int | None:
+    """The metadata hash over the topics of the group as they are now. None if the hashes of many are not known yet:
+    they are computed in later turns, after which a heartbeat compares it with that of the group. An epoch that begins
+    meanwhile has the metadata hash of the one before, and another one follows.
+    """
+    if group.hash_now is None and not _hash_all(machine, step, group):
+        group.refresh_at_ms = 0
+        return None
+    return hash_now(machine, group)
 
 
 def hash_now(machine: GroupTable, group: EpochGroup[Any, Any]) -> int:
@@ -79,18 +94,19 @@ def update_epoch(
     *,
     trigger: Trigger | None,
 ) -> None:
-    """Begin another epoch of the group if it has a trigger, or if a subscribed topic has changed; in a later heartbeat,
-    if the hashes of many topics are not known yet. `epoch_record` is a function of the group's id, its epoch and the
-    metadata hash.
+    """Begin another epoch of the group if it has a trigger, or if a subscribed topic has changed. If the hashes of many
+    topics are not known yet, a later heartbeat finds out about changes. `epoch_record` is a function of the group's id,
+    its epoch and the metadata hash.
     """
-    is_bumped = trigger is not None
-    if not is_bumped and not (group.is_refresh_due(now.mono_ms) and _hash_all(machine, step, group)):
+    if trigger is None and not group.is_refresh_due(now.mono_ms):
         return
-    metadata_hash = hash_now(machine, group)
-    if is_bumped or metadata_hash != group.metadata_hash:
-        trigger = trigger or group.metadata_trigger(machine.topic_hashes)
+    metadata_hash = newest_hash(machine, step, group)
+    if trigger is None and metadata_hash not in (None, group.metadata_hash):
+        trigger = group.metadata_trigger(machine.topic_hashes)
+    if trigger is not None:
         begin_epoch(machine, step, group, now, epoch_record, metadata_hash, trigger)
-    group.refreshed(now.mono_ms)
+    if metadata_hash is not None:
+        group.refreshed(now.mono_ms)
 
 
 def begin_epoch(
@@ -99,11 +115,13 @@ def begin_epoch(
     group: EpochGroup[Any, Any],
     now: Now,
     epoch_record: Callable[[str, int, int], Record],
-    metadata_hash: int,
+    metadata_hash: int | None,
     trigger: Trigger,
     *,
     left: int = 0,
 ) -> None:
-    """Begin another epoch of the group, after `left` members were removed."""
+    """Begin another epoch of the group, after `left` members were removed. None: with the metadata hash that it has."""
+    if metadata_hash is None:
+        metadata_hash = group.metadata_hash
     machine.append(step, [epoch_record(group.group_id, group.epoch + 1, metadata_hash)])
     group.journal.epoch_began(step, group, trigger, left, now)

@@ -8,7 +8,7 @@ record replaces one entry, and its undoing puts the old one back.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 from uuid import UUID
 
@@ -25,6 +25,8 @@ from broker_cy.metrics.events import Trigger
 
 # As in Kafka: without a change of its topics, a group looks at the metadata again after 24 days.
 METADATA_REFRESH_MS: Final = (1 << 31) - 1
+# Topics of a group that the index of topics has; the names of more are looked at when topics change.
+INDEXED_MAX: Final = 1_000
 # Changed topics that a group notes for the event of its next epoch, about 100 bytes each.
 CHANGED_NOTED_MAX: Final = 20
 # The epochs of a group without records: its first member makes 2 of them.
@@ -124,7 +126,7 @@ class EpochGroup(Group, Generic[E, T]):
     def subscribed_topics(self) -> set[str]:
         """The names of all topics whose metadata the assignment depends on; they need not exist."""
 
-    def named_topics(self) -> Iterable[str]:
+    def named_topics(self) -> Collection[str]:
         """Those of them that the index of topics has."""
         return self.subscribed_topics()
 
@@ -279,30 +281,42 @@ class ModernGroup(EpochGroup[M, Assignment]):
         """The names of all topics that members read."""
         return set(self.by_name)
 
-    def named_topics(self) -> Iterable[str]:
-        return self.by_name
+    def named_topics(self) -> Collection[str]:
+        return () if len(self.by_name) > INDEXED_MAX else self.by_name
+
+    @property
+    def is_wide(self) -> bool:
+        return len(self.by_name) > INDEXED_MAX
 
     def is_subscribed(self, topic: str) -> bool:
         return topic in self.by_name
 
+    def read_of(self, topics: Set[str]) -> Set[str]:
+        return self.by_name.keys() & topics
+
     def put_member(self, member_id: str, new: M | None) -> M | None:
         old = super().put_member(member_id, new)
-        before, after = (frozenset() if each is None else each.topics for each in (old, new))
+        before, after = (frozenset[str]() if each is None else each.topics for each in (old, new))
         if before != after:
-            self._count_names(before, -1)
-            self._count_names(after, 1)
+            self._count_names(before - after, after - before)
         return old
 
-    def _count_names(self, topics: frozenset[str], change: int) -> None:
-        """Count the subscription of one member in (1) or out (-1)."""
-        for topic in topics:
-            before = self.by_name.get(topic, 0)
-            if before + change:
-                self.by_name[topic] = before + change
+    def _count_names(self, gone: frozenset[str], came: frozenset[str]) -> None:
+        """One member names other topics. Those that no other member names are counted together: there may be 10,000."""
+        counts = self.by_name
+        fresh = came - counts.keys()
+        for topic in came - fresh:
+            counts[topic] += 1
+        counts.update(dict.fromkeys(fresh, 1))
+        size = len(counts)
+        for topic in gone:
+            left = counts[topic] - 1
+            if left:
+                counts[topic] = left
             else:
-                del self.by_name[topic]
-            if not before or not before + change:
-                self.subscription_changed()
+                del counts[topic]
+        if fresh or len(counts) < size:
+            self.subscription_changed()
 
     @property
     def no_target(self) -> Assignment:
@@ -316,7 +330,7 @@ class TopicsRead:
 
     __slots__ = ("_names", "_topics")
 
-    def __init__(self, names: frozenset[str], image: MetadataImage) -> None:
+    def __init__(self, names: Set[str], image: MetadataImage) -> None:
         self._names = names
         self._topics = image.topics
 

@@ -11,7 +11,7 @@ of streams groups are in tasks: their rebalances have no moves.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
@@ -68,14 +68,6 @@ class _Gained(NamedTuple):
     stall_ms: int
 
 
-class _First(NamedTuple):
-    """Partitions without an owner before the rebalance, which `target` got when it had none."""
-
-    target: str
-    held: Held
-    total: int
-
-
 class _Lost(NamedTuple):
     """The last owner before the rebalance, since when the partition has none (monotonic), and an earlier stall."""
 
@@ -88,13 +80,35 @@ class _Lost(NamedTuple):
         return _Gained(self.source, member_id, stall_ms)
 
 
+class _Dropped(NamedTuple):
+    """Partitions that `source` has lost at once; None if they had no owner before the rebalance."""
+
+    source: str | None
+    held: Held
+    since_ms: int
+
+
 class Journal:
     """Invariants: `_began` is None if and only if no rebalance is in progress; then all other parts are empty. A
-    partition in `_lost` has no holder, one in `_gained` or `_first` has another one than before the rebalance, or was
-    without one for a while.
+    partition in `_lost` has no holder, one in `_gained` has another one than before the rebalance, or was without one
+    for a while. Both say more about it than `_dropped` and `_first`.
+
+    A member may gain or lose those of 10,000 topics at once: they are noted as one value, and each of its own only when
+    it goes on to another member.
     """
 
-    __slots__ = ("_assigned_ms", "_before", "_began", "_first", "_gained", "_lost", "_pending", "_triggers")
+    __slots__ = (
+        "_assigned_ms",
+        "_before",
+        "_began",
+        "_dropped",
+        "_first",
+        "_first_total",
+        "_gained",
+        "_lost",
+        "_pending",
+        "_triggers",
+    )
 
     def __init__(self) -> None:
         self._forget()
@@ -108,9 +122,10 @@ class Journal:
         self._pending: set[str] | None = None
         self._lost: dict[Place, _Lost] = {}
         self._gained: dict[Place, _Gained] = {}
-        # By the member that holds them. A member may gain 10,000 partitions at once: they are noted as one value, and
-        # each of its own only when the member loses some of them.
-        self._first: dict[str, _First] = {}
+        self._dropped: list[_Dropped] = []
+        # Partitions without an owner before the rebalance, by the member that got them, and how many of them it has.
+        self._first: dict[str, dict[UUID, Collection[int]]] = {}
+        self._first_total = 0
 
     @property
     def is_open(self) -> bool:
@@ -144,46 +159,60 @@ class Journal:
         """A member holds other partitions, or (nothing after) is gone: it read until `at_ms`, monotonic."""
         if self._began is None:
             return
-        if after and not before and not self._lost and member_id not in self._first:
-            self._first[member_id] = _First(member_id, after, sum(map(len, after.values())))
-            return
-        known = self._first.get(member_id)
-        if known is not None and known.held is before and not self._lost:
-            # The next ones of a member that gets them in pages.
-            added = added_to(before, after)
-            if added is not None:
-                self._first[member_id] = _First(member_id, after, known.total + sum(len(held) for _, held in added))
+        # Those of a member that gets them in pages stand at the end.
+        added = added_to(before, after) if before else None
+        if added is not None:
+            came: Held = dict(added)
+        else:
+            came = _without(after, before)
+            if gone := _without(before, after):
+                self._lose(member_id, gone, at_ms)
+        if came:
+            self._gain(member_id, came, at_ms)
+
+    def _lose(self, member_id: str, gone: Held, at_ms: int) -> None:
+        first = self._first.get(member_id, {})
+        if not self._gained:
+            if first.keys().isdisjoint(gone):
+                self._dropped.append(_Dropped(member_id, gone, at_ms))
                 return
-        for topic_id, old in before.items():
-            new = after.get(topic_id, _NONE)
-            if new is not old:
-                for place in [(topic_id, partition) for partition in old if partition not in new]:
-                    self._spread(member_id)
-                    earlier = self._gained.pop(place, None)
-                    self._lost[place] = (
-                        _Lost(member_id, at_ms, -1)
-                        if earlier is None
-                        else _Lost(earlier.source, at_ms, earlier.stall_ms)
-                    )
+            if not _without(gone, first):
+                self._first[member_id] = dict(_without(first, gone))
+                self._first_total -= _count(gone)
+                self._dropped.append(_Dropped(None, gone, at_ms))
+                return
+        for topic_id, partitions in gone.items():
+            for partition in partitions:
+                place = topic_id, partition
+                earlier = self._gained.pop(place, None)
+                if earlier is not None:
+                    self._lost[place] = _Lost(earlier.source, at_ms, earlier.stall_ms)
+                elif partition in first.get(topic_id, _NONE):
+                    self._lost[place] = _Lost(None, at_ms, -1)
+                    self._first_total -= 1
+                else:
+                    self._lost[place] = _Lost(member_id, at_ms, -1)
+
+    def _gain(self, member_id: str, came: Held, at_ms: int) -> None:
+        if not self._lost and not self._dropped:
+            known = self._first.setdefault(member_id, {})
+            both = [(topic_id, {*known[topic_id], *came[topic_id]}) for topic_id in known.keys() & came.keys()]
+            known.update(came)
+            known.update(both)
+            self._first_total += _count(came)
+            return
         # Most partitions of a first rebalance had no owner before: they share one value.
         first = _Gained(None, member_id, -1)
-        for topic_id, new in after.items():
-            old = before.get(topic_id, _NONE) if before else _NONE
-            if new is not old:
-                for partition in new:
-                    if partition not in old:
-                        place = topic_id, partition
-                        found = self._lost.pop(place, None) if self._lost else None
-                        self._gained[place] = first if found is None else found.gained_by(member_id, at_ms)
-
-    def _spread(self, member_id: str) -> None:
-        """Note each partition of `_first` of its own."""
-        found = self._first.pop(member_id, None)
-        if found is not None:
-            gained = _Gained(None, found.target, -1)
-            self._gained.update(
-                {(topic_id, partition): gained for topic_id, each in found.held.items() for partition in each}
-            )
+        for topic_id, partitions in came.items():
+            dropped = [each for each in self._dropped if topic_id in each.held]
+            for partition in partitions:
+                found = self._lost.pop((topic_id, partition), None)
+                if found is None:
+                    found = next(
+                        (_Lost(each.source, each.since_ms, -1) for each in dropped if partition in each.held[topic_id]),
+                        None,
+                    )
+                self._gained[topic_id, partition] = first if found is None else found.gained_by(member_id, at_ms)
 
     def replaced(self, old: str, new: str) -> None:
         """A static member came back with another id: it holds what the old one did."""
@@ -210,7 +239,7 @@ class Journal:
         if began is None or (group.members and (self._pending is None or self._pending)):
             return
         assigned_ms = now.mono_ms if self._assigned_ms is None else self._assigned_ms
-        gained = len(self._gained) + sum(each.total for each in self._first.values())
+        gained = len(self._gained) + self._first_total
         event = Rebalance(
             group=group.group_id,
             generation=group.epoch,
@@ -229,8 +258,8 @@ class Journal:
             stall_max_ms=0,
             group_type=group.group_type.value,
         )
-        found = (list(self._first.values()), self._gained, self._lost, now.mono_ms)
-        is_large = gained + len(self._lost) > MOVES_PER_TURN
+        found = (self._first, self._gained, self._lost, self._dropped, now.mono_ms)
+        is_large = gained + len(self._lost) + sum(_count(each.held) for each in self._dropped) > MOVES_PER_TURN
         self._forget()
         if is_large:
             step.work.append(Work(_ordered, found, moves_ordered, (event, machine.undoings)))
@@ -252,18 +281,53 @@ class _Moves(NamedTuple):
 
 
 def _ordered(
-    first: Iterable[_First], gained: Mapping[Place, _Gained], lost: Mapping[Place, _Lost], mono_ms: int
+    first: Mapping[str, Held],
+    gained: Mapping[Place, _Gained],
+    lost: Mapping[Place, _Lost],
+    dropped: Iterable[_Dropped],
+    mono_ms: int,
 ) -> _Moves:
     found: list[tuple[int, Place, str | None, str | None]] = [
-        (-1, (topic_id, partition), None, each.target)
-        for each in first
-        for topic_id, partitions in each.held.items()
-        for partition in partitions
+        (-1, place, None, member_id)
+        for member_id, held in first.items()
+        for place in _places(held)
+        if place not in gained and place not in lost
     ]
     found += [(each.stall_ms, place, each.source, each.target) for place, each in gained.items()]
-    found += [(mono_ms - each.since_ms, place, each.source, None) for place, each in lost.items()]
+    left = [(mono_ms - each.since_ms, place, each.source, None) for place, each in lost.items()]
+    left += [
+        (mono_ms - each.since_ms, place, each.source, None)
+        for each in dropped
+        for place in _places(each.held)
+        if place not in gained and place not in lost
+    ]
+    found += left
     found.sort(key=itemgetter(0), reverse=True)
-    return _Moves(found, Counter(topic_id for topic_id, _ in lost))
+    return _Moves(found, Counter(topic_id for _, (topic_id, _), _, _ in left))
+
+
+def _places(held: Held) -> Iterator[Place]:
+    return ((topic_id, partition) for topic_id, partitions in held.items() for partition in partitions)
+
+
+def _count(held: Held) -> int:
+    return sum(map(len, held.values()))
+
+
+def _without(held: Held, others: Held) -> Held:
+    """The partitions that are not among the others. Most topics of a member have the same value in both, or are in one
+    of them.
+    """
+    if not others:
+        return held
+    found = {topic_id: partitions for topic_id, partitions in held.items() if others.get(topic_id) is not partitions}
+    for topic_id in found.keys() & others.keys():
+        left = [partition for partition in found[topic_id] if partition not in others[topic_id]]
+        if left:
+            found[topic_id] = left
+        else:
+            del found[topic_id]
+    return found
 
 
 def moves_ordered(
@@ -286,7 +350,8 @@ def moves_ordered(
         moves = sorted(
             islice(named, PARTITIONS_REPORTED_MAX), key=lambda move: (-move.stall_ms, move.topic, move.partition)
         )
-        gone = sum(count for topic_id, count in result.lost.items() if topics.by_id(topic_id) is None)
+        counts = zip(result.lost.values(), topics.with_ids(result.lost), strict=True)
+        gone = sum(count for count, topic in counts if topic is None)
         event = replace(
             event,
             moves=moves,

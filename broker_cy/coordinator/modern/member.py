@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from itertools import islice
 from operator import is_
@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 # A topic, and its partitions.
 K = TypeVar("K")
 V = TypeVar("V")
+R = TypeVar("R")
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -43,6 +44,14 @@ def added_to(before: Mapping[K, V], after: Mapping[K, V]) -> list[tuple[K, V]] |
     if not all(map(is_, before.values(), after.values())):
         return None
     return list(islice(after.items(), count, None))
+
+
+def of_each(values: Iterable[V], make: Callable[[V], R]) -> list[R]:
+    """What `make` returns for each of the values; for one object once: 10,000 topics of a member have few values."""
+    found = list(values)
+    ids = list(map(id, found))
+    made = {each: make(value) for each, value in dict(zip(ids, found, strict=True)).items()}
+    return list(map(made.__getitem__, ids))
 
 
 _STATES = frozenset(map(int, MemberState))

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.modern.group import EpochGroup
+from broker_cy.coordinator.modern.member import of_each
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.step import Record
 from broker_cy.core.classes import NamedTuple
@@ -110,10 +111,14 @@ def in_order(topics: Iterable[UUID]) -> list[UUID]:
     return sorted(topics, key=_by_number)
 
 
-def topic_partitions(structure: type[P], assignment: Assignment) -> list[P]:
-    """Structures of the fields `topic_id` and `partitions`, with the topics in order."""
+def topic_partitions(structure: type[codec.Message], assignment: Assignment) -> Any:
+    """Structures of the fields `topic_id` and `partitions` of a record, encoded, with the topics in order. They stand
+    in place of a list.
+    """
     topic_ids = in_order(assignment)
-    return codec.structures(structure, topic_ids, map(sorted, values_of(topic_ids, assignment)))
+    encoded = codec.EncodedElements(structure, 0)
+    encoded.add_columns(topic_ids, of_each(values_of(topic_ids, assignment), sorted))
+    return encoded
 
 
 def values_of(keys: Sequence[K], found: Mapping[K, V]) -> Iterable[V]:
@@ -124,32 +129,39 @@ def values_of(keys: Sequence[K], found: Mapping[K, V]) -> Iterable[V]:
 
 
 def as_recorded(assignment: Assignment) -> Assignment:
-    """A target as its record has it, with the same ids and partitions as values: look-ups of them take less time."""
-    return {topic_id: assignment[topic_id] for topic_id in in_order(assignment) if assignment[topic_id]}
+    """A target as its record has it, with the same ids as values: look-ups of them take less time. Equal partitions are
+    one value: 10,000 topics have few.
+    """
+    known: dict[frozenset[int], frozenset[int]] = {}
+    return {
+        topic_id: known.setdefault(partitions, partitions)
+        for topic_id in in_order(assignment)
+        if (partitions := assignment[topic_id])
+    }
 
 
 def assignment_of(topics: Iterable[Any]) -> Assignment:
     """The other way; a topic without partitions counts for nothing."""
-    return {each.topic_id: frozenset(each.partitions) for each in topics if each.partitions}
+    known: dict[frozenset[int], frozenset[int]] = {}
+    return {
+        each.topic_id: known.setdefault(partitions, partitions)
+        for each in topics
+        if (partitions := frozenset(each.partitions))
+    }
 
 
 def with_epochs(
     names: Sequence[K], held: Mapping[K, Mapping[int, int]]
 ) -> tuple[Sequence[K], list[list[int]], list[list[int]]]:
     """The names of all topics or subtopologies, which are in order, the partitions of each, and the epochs in which
-    these were assigned. Topics that have one value in common get one list: a member may have 1,000.
+    these were assigned. Topics that have one value in common get one list.
     """
-    partitions: list[list[int]] = []
-    epochs: list[list[int]] = []
-    known: dict[int, tuple[list[int], list[int]]] = {}
-    for value in values_of(names, held):
-        pair = known.get(id(value))
-        if pair is None:
-            ordered = sorted(value)
-            pair = known[id(value)] = (ordered, [value[partition] for partition in ordered])
-        partitions.append(pair[0])
-        epochs.append(pair[1])
-    return names, partitions, epochs
+    values = list(values_of(names, held))
+    return names, of_each(values, sorted), of_each(values, _epochs_in_order)
+
+
+def _epochs_in_order(held: Mapping[int, int]) -> list[int]:
+    return [held[partition] for partition in sorted(held)]
 
 
 def epochs_of(structure: Any, member_epoch: int) -> dict[int, int]:

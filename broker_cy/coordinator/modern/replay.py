@@ -6,7 +6,7 @@ members may hold a partition for a while. The newest record is right, and nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from broker_cy.coordinator.group import Group, GroupAdded, GroupTable
@@ -158,13 +158,17 @@ def removed(machine: GroupTable, group: EpochGroup[Any, Any]) -> GroupRemoved:
 
 def put_member(machine: GroupTable, group: EpochGroup[E, Any], member_id: str, new: E | None) -> None:
     """Add, replace or (None) remove a member."""
-    old = group.put_member(member_id, new)
     if not isinstance(group, ModernGroup):
+        group.put_member(member_id, new)
         return
-    both: tuple[Any, Any] = (old, new)
+    both: tuple[Any, Any] = (group.members.get(member_id), new)
     before, after = (frozenset() if each is None else each.topics for each in both)
-    if before != after:
-        _index_topics(machine, group, before ^ after)
+    if before == after:
+        group.put_member(member_id, new)
+        return
+    indexed = set(group.named_topics())
+    group.put_member(member_id, new)
+    index_topics(machine, group, indexed)
 
 
 def append_current(
@@ -191,13 +195,29 @@ def append_target(
     group.put_target(member_id, target)
 
 
-def _index_topics(machine: GroupTable, group: ModernGroup[Any], topics: Iterable[str]) -> None:
-    """The group may have begun or ceased to name these topics."""
-    for topic in topics:
-        if topic in group.by_name:
-            machine.subscribers.subscribe(group.group_id, topic)
-        else:
-            machine.subscribers.unsubscribe(group.group_id, topic)
+def append_member(machine: GroupTable, step: GroupStep, group: EpochGroup[E, Any], member: E, record: Record) -> None:
+    """Append the record of a member's metadata, which is not read again: it may name 10,000 topics. The first record of
+    a group adds it to the table.
+    """
+    group_id, member_id = group.group_id, member.member_id
+    added: GroupAdded | None = None
+    if (known := machine.groups.get(group_id)) is not group:
+        added = GroupAdded(group_id, known)
+        machine.add_group(group)
+    step.records.append(record)
+    step.before.append(first(added, MemberBefore(group_id, member_id, group.members.get(member_id))))
+    machine.next_offset += 1
+    put_member(machine, group, member_id, member)
+
+
+def index_topics(machine: GroupTable, group: EpochGroup[Any, Any], before: set[str]) -> None:
+    """The group names other topics than those that the index has of it."""
+    after = group.named_topics()
+    for topic in before.difference(after):
+        machine.subscribers.unsubscribe(group.group_id, topic)
+    for topic in set(after) - before:
+        machine.subscribers.subscribe(group.group_id, topic)
+    machine.subscribers.put_wide(group.group_id, is_wide=group.is_wide)
 
 
 # ---- the types of records ----

@@ -9,14 +9,30 @@ from typing import NoReturn, Self
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
-from broker_cy.coordinator.group import CommitCheck, GroupTable, GroupType
+from broker_cy.coordinator.group import CommitCheck, Group, GroupTable, GroupType
 from broker_cy.coordinator.modern.group import ModernGroup
 from broker_cy.coordinator.offset_record import CommittedOffset
 from broker_cy.coordinator.share.member import ShareMember
 from broker_cy.coordinator.share.state_partitions import NO_SHARE_PARTITIONS, Partitions, SharePartitions, without
+from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now
 from broker_cy.wire import messages
+
+
+class SharePartitionsBefore(NamedTuple):
+    """The share partitions of a group before a record."""
+
+    group_id: str
+    share_partitions: SharePartitions
+
+    def undo(self, group: Group | None) -> Group | None:
+        if isinstance(group, ShareGroup):
+            group.put_share_partitions(self.share_partitions)
+        return group
+
+    def restore(self, machine: GroupTable) -> None:
+        self.undo(machine.groups[self.group_id])
 
 
 class ShareGroup(ModernGroup[ShareMember]):
@@ -33,7 +49,8 @@ class ShareGroup(ModernGroup[ShareMember]):
         self.under_way: dict[UUID, int] = {}
         # Whether partitions that the group may read are assigned to no member; None: not known.
         self.has_unassigned: bool | None = None
-        # Whether partitions of topics that members read have no state; None: not known.
+        # Whether partitions of topics that members read have no state; None: not known. A search that finds None at its
+        # end is out of date.
         self.has_stateless: bool | None = None
 
     def copied(self) -> Self:

@@ -7,8 +7,6 @@ state of partitions that have none. Members give up partitions at once, as sever
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import GroupTable, GroupType, not_found
 from broker_cy.coordinator.modern.assigning import is_under_way
@@ -16,9 +14,9 @@ from broker_cy.coordinator.modern.epochs import update_epoch
 from broker_cy.coordinator.modern.group import TopicsRead
 from broker_cy.coordinator.modern.heartbeat import answer, check_size, fenced
 from broker_cy.coordinator.modern.journal import trigger_of
-from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
+from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState, of_each
 from broker_cy.coordinator.modern.pace import prompt_ms
-from broker_cy.coordinator.modern.replay import append_current
+from broker_cy.coordinator.modern.replay import append_current, append_member
 from broker_cy.coordinator.share import assign, initialization, records, sessions
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.hooks import HookedShareGroup
@@ -66,9 +64,7 @@ def _heartbeat(machine: GroupTable, step: GroupStep, request: Request, client: C
     updated = _updated(member, request, client)
     is_new = member.member_id not in group.members
     if updated != member:
-        machine.append(step, [records.member_record(group.group_id, updated)])
-        # The first record of a group creates it.
-        group = share_group(machine, group.group_id)
+        append_member(machine, step, group, updated, records.member_record(group.group_id, updated))
     trigger = None
     if updated.topics != member.topics:
         trigger = trigger_of("join" if is_new else "subscription", updated)
@@ -142,7 +138,7 @@ def _next_heartbeat_ms(machine: GroupTable, group: ShareGroup, now: Now) -> int:
 
 def _assignment(assigned: Assignment) -> Response.Assignment:
     return Response.Assignment(
-        topic_partitions=codec.structures(Response.TopicPartitions, assigned, map(sorted, assigned.values()))
+        topic_partitions=codec.structures(Response.TopicPartitions, assigned, of_each(assigned.values(), sorted))
     )
 
 
@@ -151,26 +147,13 @@ def _assignment(assigned: Assignment) -> Response.Assignment:
 
 def has_unassigned(group: ShareGroup, image: MetadataImage) -> bool:
     """Whether the target assignments leave out initialized partitions of subscribed topics, or have others. The result
-    is kept until members, targets, topics or share partitions change. Topics that do not exist count for nothing:
-    because of them, Kafka begins another epoch with each heartbeat.
+    is kept until members, targets, topics or share partitions change; that of very many topics comes later. Topics that
+    do not exist count for nothing: because of them, Kafka begins another epoch with each heartbeat.
     """
-    if group.has_unassigned is None:
-        group.has_unassigned = _finds_unassigned(group, image)
-    return group.has_unassigned
-
-
-def _finds_unassigned(group: ShareGroup, image: MetadataImage) -> bool:
-    readable = {
-        topic_id: partitions
-        for topic_id, partitions in group.share_partitions.initialized.items()
-        if (topic := image.topics.by_id(topic_id)) is not None and group.is_subscribed(topic.name)
-    }
-    assigned: dict[UUID, set[int]] = {topic_id: set() for topic_id in readable}
-    for target in group.target.values():
-        for topic_id, partitions in target.items():
-            if topic_id in assigned:
-                assigned[topic_id] |= partitions
-    return assigned != readable
+    if group.has_unassigned is None and not initialization.is_large(group):
+        readable = TopicsRead(group.by_name.keys(), image).part_of(group.share_partitions.initialized)
+        group.has_unassigned = initialization.leaves_out(readable, group.target.values())
+    return group.has_unassigned is True
 
 
 def _reconcile(

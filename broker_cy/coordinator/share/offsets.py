@@ -128,7 +128,7 @@ def altered(
         done = state_calls.done_of(asked.group_id, result)
         after = group.share_partitions.ended(united(without(asked.partitions, earlier), done), done)
         state_calls.put_share_partitions(machine, step, group, after)
-        state_calls.delete_fenced(step, group, state_calls.fenced_of(group, asked.partitions, result))
+        state_calls.delete_fenced(step, group, state_calls.fenced_of(group.share_partitions, asked.partitions, result))
     found = Altered()
     for topic in response.responses:
         answer = Altered.AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic.topic_id)

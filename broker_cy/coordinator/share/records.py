@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from broker_cy.coordinator.assignors.spec import Assignment
-from broker_cy.coordinator.modern.member import MemberState
+from broker_cy.coordinator.modern.member import MemberState, of_each
 from broker_cy.coordinator.modern.records import (
     GroupRecords,
     assignment_of,
@@ -42,12 +42,13 @@ member_tombstones = RECORDS.member_tombstones
 
 
 def share_partitions_record(group_id: str, state: SharePartitions) -> Record:
-    def infos(partitions: Assignment) -> list[StateValue.TopicPartitionsInfo]:
+    def infos(partitions: Assignment) -> Any:
         topic_ids = in_order(partitions)
         names = map(state.names.__getitem__, topic_ids)
-        return codec.structures(
-            StateValue.TopicPartitionsInfo, topic_ids, names, map(sorted, values_of(topic_ids, partitions))
-        )
+        # Encoded elements stand in place of a list.
+        encoded = codec.EncodedElements(StateValue.TopicPartitionsInfo, 0)
+        encoded.add_columns(topic_ids, names, of_each(values_of(topic_ids, partitions), sorted))
+        return encoded
 
     value = StateValue(
         initializing_topics=infos(state.initializing),

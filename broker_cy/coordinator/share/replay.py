@@ -4,34 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker_cy.coordinator.group import Group, GroupTable
+from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.group import NO_PARTITIONS
 from broker_cy.coordinator.modern.member import LEAVE_EPOCH
 from broker_cy.coordinator.modern.replay import Change, ModernReplay, first, read_key
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.share import records
-from broker_cy.coordinator.share.group import ShareGroup
+from broker_cy.coordinator.share.group import ShareGroup, SharePartitionsBefore
 from broker_cy.coordinator.share.hooks import HookedShareGroup
 from broker_cy.coordinator.share.member import ShareMember
-from broker_cy.coordinator.share.state_partitions import NO_SHARE_PARTITIONS, SharePartitions
-from broker_cy.core.classes import NamedTuple
+from broker_cy.coordinator.share.state_partitions import NO_SHARE_PARTITIONS
 from broker_cy.core.step import UNCHANGED, Before
 from broker_cy.wire import messages
-
-
-class SharePartitionsBefore(NamedTuple):
-    """The share partitions of a group."""
-
-    group_id: str
-    share_partitions: SharePartitions
-
-    def undo(self, group: Group | None) -> Group | None:
-        if isinstance(group, ShareGroup):
-            group.put_share_partitions(self.share_partitions)
-        return group
-
-    def restore(self, machine: GroupTable) -> None:
-        self.undo(machine.groups[self.group_id])
 
 
 def _left(member: ShareMember) -> ShareMember:

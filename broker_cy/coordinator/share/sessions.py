@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.epochs import begin_epoch, hash_now
+from broker_cy.coordinator.modern.epochs import begin_epoch, newest_hash
 from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.modern.removal import MembersRemoved
 from broker_cy.coordinator.share import records
@@ -38,7 +38,7 @@ def remove_member(
     """Remove a member that leaves, or whose session is over. The others share the partitions again."""
     trigger = trigger_of(reason, group.members[member_id])
     machine.append(step, records.member_tombstones(group.group_id, member_id))
-    metadata_hash = hash_now(machine, group)
+    metadata_hash = newest_hash(machine, step, group)
     begin_epoch(machine, step, group, now, records.epoch_record, metadata_hash, trigger, left=1)
     if not group.members:
         group.journal.settle(machine, step, group, None, 0, now)

@@ -13,11 +13,11 @@ from uuid import UUID
 
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.share import records
-from broker_cy.coordinator.share.group import ShareGroup
+from broker_cy.coordinator.share.group import ShareGroup, SharePartitionsBefore
 from broker_cy.coordinator.share.state_partitions import Partitions, SharePartitions, by_topic, common, without
 from broker_cy.coordinator.share_state.answers import Outcome
 from broker_cy.coordinator.share_state.state import SharePartitionKey
-from broker_cy.coordinator.step import CallFailed, GroupStep
+from broker_cy.coordinator.step import CallFailed, GroupStep, Record
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now
@@ -97,10 +97,24 @@ def put_share_partitions(machine: GroupTable, step: GroupStep, group: ShareGroup
     """Write the share partitions of a group, if they have changed. Returns the group, which the record may create."""
     if new == group.share_partitions:
         return group
-    machine.append(step, [records.share_partitions_record(group.group_id, new)])
+    record = records.share_partitions_record(group.group_id, new)
+    if machine.groups.get(group.group_id) is group:
+        append_share_partitions(machine, step, group, new, record)
+        return group
+    machine.append(step, [record])
     found = machine.groups[group.group_id]
     assert isinstance(found, ShareGroup)
     return found
+
+
+def append_share_partitions(
+    machine: GroupTable, step: GroupStep, group: ShareGroup, new: SharePartitions, record: Record
+) -> None:
+    """Append the record of share partitions, which is not read again: there may be 10,000 topics."""
+    step.records.append(record)
+    step.before.append(SharePartitionsBefore(group.group_id, group.share_partitions))
+    machine.next_offset += 1
+    group.put_share_partitions(new)
 
 
 # ---- results ----
@@ -117,7 +131,7 @@ def done_of(group_id: str, result: Outcomes | CallFailed) -> Partitions:
     )
 
 
-def fenced_of(group: ShareGroup, partitions: Partitions, result: Outcomes | CallFailed) -> Partitions:
+def fenced_of(state: SharePartitions, partitions: Partitions, result: Outcomes | CallFailed) -> Partitions:
     """The partitions that have state of a later epoch, and are not initialized: an earlier group of this id has left it
     behind. (The answer to its initialization was lost, or its deletion came too early.)
     """
@@ -126,7 +140,7 @@ def fenced_of(group: ShareGroup, partitions: Partitions, result: Outcomes | Call
     fenced = by_topic(
         (key.topic_id, key.partition) for key, outcome in result.items() if outcome.code is ErrorCode.FENCED_STATE_EPOCH
     )
-    return without(common(partitions, fenced), group.share_partitions.initialized)
+    return without(common(partitions, fenced), state.initialized)
 
 
 def delete_fenced(step: GroupStep, group: ShareGroup, fenced: Partitions) -> None:

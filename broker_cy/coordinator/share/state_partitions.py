@@ -4,8 +4,7 @@ A share partition gets its state before members get the partition: it is `initia
 asked for that, and `initialized` from its answer on. Topics are `deleting` while the state of all their partitions is
 being deleted. Each of these is in the log of the group before the share coordinator is asked.
 
-A group may have 1,000 topics, and the hashes of their ids take most of the time: differences and unions of sets and
-dictionaries use the hashes that these have.
+A group may have 10,000 topics: most are in one of two values, or the same in both.
 """
 
 from __future__ import annotations
@@ -83,26 +82,27 @@ def united(*parts: Partitions) -> Partitions:
     """The partitions of all parts."""
     found: dict[UUID, frozenset[int]] = {}
     for part in parts:
-        if not found or len(set(part).difference(found)) == len(part):
-            found.update(part)
-            continue
-        for topic_id, partitions in part.items():
-            found[topic_id] = found.get(topic_id, frozenset()) | partitions
+        both = found.keys() & part.keys()
+        common = [(topic_id, found[topic_id] | part[topic_id]) for topic_id in both]
+        found.update(part)
+        found.update(common)
     return found
 
 
 def without(partitions: Partitions, others: Partitions) -> Partitions:
-    if len(set(partitions).difference(others)) == len(partitions):
+    both = partitions.keys() & others.keys()
+    if not both:
         return partitions
-    left = ((topic_id, each - others.get(topic_id, frozenset())) for topic_id, each in partitions.items())
-    return {topic_id: each for topic_id, each in left if each}
+    left = {topic_id: each - others[topic_id] if topic_id in both else each for topic_id, each in partitions.items()}
+    return {topic_id: each for topic_id, each in left.items() if each}
 
 
 def common(partitions: Partitions, others: Partitions) -> Partitions:
     if not partitions or not others:
         return {}
-    both = ((topic_id, each & others.get(topic_id, frozenset())) for topic_id, each in partitions.items())
-    return {topic_id: each for topic_id, each in both if each}
+    both = partitions.keys() & others.keys()
+    ordered = [topic_id for topic_id in partitions if topic_id in both]
+    return {topic_id: rest for topic_id in ordered if (rest := partitions[topic_id] & others[topic_id])}
 
 
 def of_topics(partitions: Partitions, topic_ids: Collection[UUID]) -> Partitions:

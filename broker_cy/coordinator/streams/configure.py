@@ -48,10 +48,12 @@ class ConfiguredSubtopology(NamedTuple):
 
 
 class ConfiguredTopology(NamedTuple):
-    """`subtopologies` (by id) are None if the topics do not fit; `missing` are the internal topics to be created."""
+    """`subtopologies` (by id) are None if the topics do not fit; `missing` are the internal topics to be created. The
+    metadata hash is None if it was not known yet.
+    """
 
     topology: Topology
-    metadata_hash: int
+    metadata_hash: int | None
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
     missing: tuple[InternalTopic, ...]
     problem: Problem | None
@@ -70,7 +72,7 @@ class ConfiguredTopology(NamedTuple):
         }
 
 
-def configure(topology: Topology, metadata_hash: int, count: Count) -> ConfiguredTopology:
+def configure(topology: Topology, metadata_hash: int | None, count: Count) -> ConfiguredTopology:
     """`count` gives the partitions of topics that exist. Raises KafkaError(STREAMS_INVALID_TOPOLOGY) for a topology
     that no topics fit, and KafkaError(UNKNOWN_SERVER_ERROR) for one that Kafka stumbles over.
     """

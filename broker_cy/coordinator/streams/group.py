@@ -4,13 +4,14 @@ what is named live.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Final, Self
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.streams_spec import NO_TASKS, TaskAssignment
 from broker_cy.coordinator.group import GroupType
 from broker_cy.coordinator.modern.commits import CommittingGroup
+from broker_cy.coordinator.modern.group import INDEXED_MAX
 from broker_cy.coordinator.streams.configure import ConfiguredTopology, Status
 from broker_cy.coordinator.streams.member import HeldTasks, StreamsMember
 from broker_cy.coordinator.streams.topology import Topology
@@ -43,6 +44,7 @@ class StreamsGroup(CommittingGroup[StreamsMember, TaskAssignment]):
         "endpoint_epoch",
         "readers",
         "reported",
+        "required",
         "shutdown_by",
         "topology",
         "validated_epoch",
@@ -51,6 +53,8 @@ class StreamsGroup(CommittingGroup[StreamsMember, TaskAssignment]):
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.topology: Topology | None = None
+        # The topics whose metadata the tasks depend on.
+        self.required: frozenset[str] = frozenset()
         # The subtopology that reads each topic.
         self.readers: Mapping[str, str] = {}
         # The epoch of the topology that the topics fit.
@@ -74,7 +78,7 @@ class StreamsGroup(CommittingGroup[StreamsMember, TaskAssignment]):
 
     def copied(self) -> Self:
         found = super().copied()
-        found.topology, found.readers = self.topology, self.readers
+        found.topology, found.readers, found.required = self.topology, self.readers, self.required
         found.validated_epoch, found.assignment_configs = self.validated_epoch, self.assignment_configs
         found.active = dict(self.active)
         found.copies = {task: dict(counts) for task, counts in self.copies.items()}
@@ -98,7 +102,17 @@ class StreamsGroup(CommittingGroup[StreamsMember, TaskAssignment]):
         return "streams"
 
     def subscribed_topics(self) -> set[str]:
-        return set() if self.topology is None else self.topology.required_topics()
+        return set(self.required)
+
+    def named_topics(self) -> Collection[str]:
+        return () if self.is_wide else self.required
+
+    @property
+    def is_wide(self) -> bool:
+        return len(self.required) > INDEXED_MAX
+
+    def read_of(self, topics: Set[str]) -> Set[str]:
+        return self.required & topics
 
     def is_subscribed(self, topic: str) -> bool:
         """Whether members read the topic. Without members, all offsets may be deleted."""
@@ -173,6 +187,7 @@ class StreamsGroup(CommittingGroup[StreamsMember, TaskAssignment]):
         self.topology = topology
         self.subscription_changed()
         self.readers = {} if topology is None else topology.readers()
+        self.required = frozenset() if topology is None else frozenset(topology.required_topics())
 
     def failed_creations(self, mono_ms: int) -> dict[str, str]:
         """Why internal topics could not be created in the last time, by topic."""

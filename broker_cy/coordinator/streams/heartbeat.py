@@ -13,13 +13,14 @@ from broker_cy.coordinator.assignors.streams_spec import TaskAssignment
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.classic.state import GroupState
 from broker_cy.coordinator.group import GroupTable, GroupType, not_found
+from broker_cy.coordinator.modern.epochs import newest_hash
 from broker_cy.coordinator.modern.heartbeat import answer, check_size, fenced
 from broker_cy.coordinator.modern.journal import trigger_of
 from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH
 from broker_cy.coordinator.modern.replay import append_current
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.coordinator.streams import deadlines, fencing, records
-from broker_cy.coordinator.streams.configure import ConfiguredTopology, configure
+from broker_cy.coordinator.streams.configure import ConfiguredTopology, Count, configure
 from broker_cy.coordinator.streams.endpoints import partitions_by_endpoint
 from broker_cy.coordinator.streams.group import NO_TOPOLOGY_VALIDATED, StreamsGroup
 from broker_cy.coordinator.streams.hooks import HookedStreamsGroup
@@ -236,10 +237,14 @@ def _update_epoch(
     Raises KafkaError for a topology that no topics fit, and for tasks that do not exist.
     """
     metadata_hash, configured = group.metadata_hash, group.configured
-    if configured is None or configured.topology is not topology or group.is_refresh_due(now.mono_ms):
-        metadata_hash = group.compute_metadata_hash(machine.image, machine.topic_hashes)
-        if configured is None or configured.topology is not topology or configured.metadata_hash != metadata_hash:
-            configured = group.configured = configure(topology, metadata_hash, _counts(machine.image))
+    if configured is not None and configured.topology is not topology:
+        configured = None
+    newest: int | None = metadata_hash
+    if configured is None or group.is_refresh_due(now.mono_ms):
+        newest = newest_hash(machine, step, group)
+        if configured is None or newest not in (None, configured.metadata_hash):
+            configured = group.configured = configure(topology, newest, _counts(group, machine.image))
+        metadata_hash = metadata_hash if newest is None else newest
     validated_epoch = NO_TOPOLOGY_VALIDATED
     if configured.is_ready:
         validated_epoch = topology.epoch
@@ -251,7 +256,8 @@ def _update_epoch(
         after = (metadata_hash, validated_epoch, configs)
         machine.append(step, [records.epoch_record(group.group_id, group.epoch + 1, *after)])
         group.journal.epoch_began(step, group, trigger, 0, now)
-    group.refreshed(now.mono_ms)
+    if newest is not None:
+        group.refreshed(now.mono_ms)
 
 
 def _cause(
@@ -265,14 +271,9 @@ def _cause(
     return Trigger("config") if configs != group.assignment_configs else None
 
 
-def _counts(image: MetadataImage) -> Any:
-    """The number of partitions of topics that exist."""
-
-    def count(topic: str) -> int | None:
-        found = image.topics.by_name(topic)
-        return None if found is None else len(found.partitions)
-
-    return count
+def _counts(group: StreamsGroup, image: MetadataImage) -> Count:
+    """The number of partitions of topics of the group that exist."""
+    return {topic.name: len(topic.partitions) for topic in image.topics.named(group.required)}.get
 
 
 def _check_tasks(configured: ConfiguredTopology, owned: Owned) -> None:

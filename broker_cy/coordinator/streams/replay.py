@@ -7,7 +7,7 @@ from typing import Final
 
 from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.modern.member import LEAVE_EPOCH
-from broker_cy.coordinator.modern.replay import Change, ModernReplay, first, read_key, removed
+from broker_cy.coordinator.modern.replay import Change, ModernReplay, first, index_topics, read_key, removed
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.streams import deadlines, records
 from broker_cy.coordinator.streams.group import StreamsGroup
@@ -72,13 +72,9 @@ _REPLAY: Final = ModernReplay(
 
 def _put_topology(machine: GroupTable, group: StreamsGroup, new: Topology | None) -> None:
     """Set the topology; a change of its topics marks the group from now on."""
-    before = group.subscribed_topics()
+    before = set(group.named_topics())
     group.put_topology(new)
-    after = group.subscribed_topics()
-    for topic in before - after:
-        machine.subscribers.unsubscribe(group.group_id, topic)
-    for topic in after:
-        machine.subscribers.subscribe(group.group_id, topic)
+    index_topics(machine, group, before)
 
 
 def _change_epoch(machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:

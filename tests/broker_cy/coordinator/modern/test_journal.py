@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any, TypeVar
 
 import pytest
@@ -10,6 +11,7 @@ from broker_cy.coordinator.modern import journal
 from broker_cy.coordinator.modern.group import CHANGED_NOTED_MAX
 from broker_cy.coordinator.settings import ConsumerGroupSettings, MigrationPolicy
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.step import Now
 from broker_cy.metadata.image import ImageDelta, TopicDelta
 from broker_cy.metrics.events import Event, GroupConverted, GroupEpoch, Move, Rebalance, Trigger
 from broker_cy.wire import codec, messages
@@ -336,3 +338,84 @@ def test_a_streams_group_tells_of_members_and_topics() -> None:
     assert [each.trigger.topics for each in epochs] == [[], ["t"], []]
     ends = [(event.generation, event.result) for event in h.events if isinstance(event, Rebalance)]
     assert ends == [(2, "stable"), (3, "stable"), (4, "empty")]
+
+
+class Reference:
+    """What `Journal` notes, of each partition by itself."""
+
+    def __init__(self) -> None:
+        self.lost: dict[journal.Place, tuple[str | None, int, int]] = {}
+        self.gained: dict[journal.Place, tuple[str | None, str, int]] = {}
+
+    def held(self, member_id: str, before: set[journal.Place], after: set[journal.Place], at_ms: int) -> None:
+        for place in before - after:
+            earlier = self.gained.pop(place, None)
+            self.lost[place] = (member_id, at_ms, -1) if earlier is None else (earlier[0], at_ms, earlier[2])
+        for place in after - before:
+            source, since_ms, stall_ms = self.lost.pop(place, (None, 0, -1))
+            stall_ms = -1 if source is None else max(0, at_ms - since_ms, stall_ms)
+            self.gained[place] = (source, member_id, stall_ms)
+
+    def moves(self, mono_ms: int) -> list[Any]:
+        moves: list[Any] = [(stall_ms, place, source, of) for place, (source, of, stall_ms) in self.gained.items()]
+        moves += [(mono_ms - since_ms, place, source, None) for place, (source, since_ms, _) in self.lost.items()]
+        return sorted(moves, key=repr)
+
+
+def places(held: journal.Held) -> set[journal.Place]:
+    return {(topic, partition) for topic, partitions in held.items() for partition in partitions}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_partitions_that_are_noted_together(seed: int) -> None:
+    """If this fails, the moves of a rebalance are others if members lose or gain very many partitions at once."""
+    draw = random.Random(seed)
+    topics = [topic_id(f"t{number}") for number in range(6)]
+    values = [frozenset([0]), frozenset([1]), frozenset([0, 1])]
+    holders: dict[str, journal.Held] = {member_id: {} for member_id in "ABC"}
+
+    def change(member_id: str) -> journal.Held:
+        before = holders[member_id]
+        others = {place for each, held in holders.items() if each != member_id for place in places(held)}
+        if draw.random() < 0.3:
+            return {}
+        kept = dict(before) if draw.random() < 0.6 else {each: of for each, of in before.items() if draw.random() < 0.5}
+        for topic in topics:
+            value = draw.choice(values)
+            if (topic not in kept or draw.random() < 0.2) and not places({topic: value}) & others:
+                kept[topic] = value
+        return kept
+
+    for member_id in holders:
+        if draw.random() < 0.5:
+            holders[member_id] = change(member_id)
+    found, reference = journal.Journal(), Reference()
+    found._began = Now(0, 0)
+    for at_ms in range(100, 1_600, 100):
+        member_id = draw.choice("ABC")
+        before, after = holders[member_id], change(member_id)
+        holders[member_id] = after
+        found.held(member_id, before, after, at_ms)
+        reference.held(member_id, places(before), places(after), at_ms)
+        moves = journal._ordered(found._first, found._gained, found._lost, found._dropped, at_ms)
+        assert sorted(moves.ordered, key=repr) == reference.moves(at_ms)
+        assert [each[0] for each in moves.ordered] == sorted((each[0] for each in moves.ordered), reverse=True)
+        assert sum(moves.lost.values()) == len(reference.lost)
+        assert len(found._gained) + found._first_total == len(reference.gained)
+
+
+def test_very_many_partitions_are_noted_as_one_value() -> None:
+    """If this fails, a member that gains or loses 10,000 partitions holds producers up."""
+    held: journal.Held = {topic_id(f"t{number}"): frozenset([0]) for number in range(50)}
+    found = journal.Journal()
+    found._began = Now(0, 0)
+    found.held("A", held, {}, 100)
+    assert (len(found._dropped), found._lost, found._gained) == (1, {}, {})
+    later = journal.Journal()
+    later._began = Now(0, 0)
+    later.held("A", {}, held, 100)
+    later.held("A", held, {**held, topic_id("new"): frozenset([0])}, 100)
+    assert (later._lost, later._gained, later._first_total) == ({}, {}, 51)
+    later.held("A", {**held, topic_id("new"): frozenset([0])}, {}, 200)
+    assert (later._lost, later._gained, later._first_total, len(later._dropped)) == ({}, {}, 0, 1)
+    assert not later._first["A"]
