@@ -1,12 +1,14 @@
 """The heartbeats and rebalances of consumer groups (KIP-848): `python -m bench.studies.heartbeats`.
 
 The members are in one process, without threads; each has a connection of its own. Kafka's figures are those of Apache
-Kafka 4.3.1 with the same load. `cores` is the CPU of the broker while nothing changes.
+Kafka 4.3.1 with the same load. `cores` is the CPU of the broker while nothing changes. `turns` needs no broker: the
+longest turns of the event loop for groups of any type that read 10,000 topics (`bench.studies.group_turns`).
 
 All figures take 12 minutes. These take less:
 
     python -m bench.studies.heartbeats --only steady --on ours --members 2500 --join 10 --steady 20  # 40 s
     python -m bench.studies.heartbeats --only rebalance --on ours --rounds 1  # 30 s
+    python -m bench.studies.heartbeats --only turns  # 30 s
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 
 from bench.measuring import proc
 from bench.spec.target import BROKER_SETTINGS
+from bench.studies import group_turns
 from bench.studies.goals import Figures, Goals, check, measure, parser
 from bench.studies.heartbeat_members import Members
 from bench.targets.brokers import BrokerCy, Kafka, Spawned, TargetError
@@ -37,7 +40,8 @@ FIND_COORDINATOR, START_S, LOOK_S = 10, 30.0, 0.1
 SMALL = 1_000  # members, and partitions, of the group that rebalances
 # A rebalance takes one interval of heartbeats or two: that depends on when in its interval each member is.
 ROUNDS = 5
-PARTS = ("steady", "rebalance")
+PARTS = ("steady", "rebalance", "turns")
+TURN_MS_MAX = 5.0
 STEADY_PARTITIONS = 100
 # The ratio of each of these figures, ours to Kafka's.
 RATIOS = {
@@ -45,7 +49,14 @@ RATIOS = {
     "rebalance_leave_s": "rebalance_leave_ratio",
     "rebalance_join_s": "rebalance_join_ratio",
 }
-GOALS = Goals(at_most={"ours_cores": 0.10, "cores_ratio": 0.3, "rebalance_join_ratio": 0.5})
+GOALS = Goals(
+    at_most={
+        "ours_cores": 0.10,
+        "cores_ratio": 0.3,
+        "rebalance_join_ratio": 0.5,
+        **dict.fromkeys(group_turns.FIGURES, TURN_MS_MAX),
+    }
+)
 # One partition has the group, as in a cluster whose groups are spread over the brokers.
 SETTINGS = {**BROKER_SETTINGS, "offsets.topic.num.partitions": "1"}
 BROKERS: dict[str, Callable[[Path], Spawned]] = {
@@ -127,6 +138,8 @@ def rebalance(side: str, broker: Spawned, size: int, rounds: int) -> Figures:
 
 def figures_of(part: str, given: argparse.Namespace) -> Figures:
     """Raises TargetError, OSError."""
+    if part == "turns":
+        return group_turns.turns(given.topics, given.rounds)
     found: Figures = {}
     for side in given.on.split(","):
         with tempfile.TemporaryDirectory(prefix="heartbeats-") as place:
@@ -152,9 +165,12 @@ def main() -> int:
     made.add_argument("--join", type=float, default=JOIN_S, metavar="S", help=f"time in which they join{shown}")
     made.add_argument("--steady", type=float, default=STEADY_S, metavar="S", help=f"time of heartbeats{shown}")
     made.add_argument("--size", type=int, default=SMALL, help=f"members and partitions of the rebalance{shown}")
-    made.add_argument("--rounds", type=int, default=ROUNDS, help=f"times that a tenth leaves and joins{shown}")
+    made.add_argument("--topics", type=int, default=group_turns.TOPICS, help=f"topics that groups read in turns{shown}")
+    made.add_argument(
+        "--rounds", type=int, default=ROUNDS, help=f"times that a tenth leaves and joins, and of all turns{shown}"
+    )
     given = made.parse_args()
-    check(made, given, PARTS, ("members", "join", "steady", "size", "rounds"))
+    check(made, given, PARTS, ("members", "join", "steady", "size", "topics", "rounds"))
     if unknown := set(given.on.split(",")) - set(BROKERS):
         made.error(f"--on {', '.join(sorted(unknown))}: unknown (allowed: {', '.join(BROKERS)})")
     return measure(PROGRAM, given, GOALS, lambda part: figures_of(part, given))
