@@ -23,6 +23,7 @@ from bench.launch.nodes import BrokerCy
 from bench.measuring import proc
 from bench.studies.goals import Figures, Goals, check, measure, parser
 from bench.studies.mirror_load import PARTITIONS, RECORD_BYTES, TIMEOUT_S, Topic, ages_ms, copied, create, fill
+from bench.studies.peers import ratios, warm
 from bench.targets.brokers import TargetError
 from broker_cy.admin import AdminClient
 
@@ -30,7 +31,6 @@ PROGRAM = "bench.studies.mirror"
 PARTS = ("rate", "lag")
 BACKLOG_MB, PAIRS = 500, 5
 RATE, SECONDS = 10_000, 10.0
-WARM_MAX, WARM_RATIO = 10, 1.05
 FIRST_S_MAX, WINDOW_S_MAX = 180.0, 300.0
 POLL_S = 0.005
 GOALS = Goals(
@@ -81,6 +81,9 @@ class Side:
         size_bytes = records * PARTITIONS * RECORD_BYTES
         return size_bytes / lasted_s / 1e6, (proc.usage(self.node.pid) - used).cpu_s / size_bytes * 1e9
 
+    def warm(self, size_mb: int) -> None:
+        warm(lambda: asyncio.run(self.rate(size_mb))[0])
+
     async def lag(self, rate: int, seconds: float) -> tuple[float, float, float]:
         """Return p50 and p99 of the age of records in ms, and the CPU seconds of the mirror in a second."""
         used = proc.usage(self.node.pid)
@@ -122,7 +125,7 @@ class Study:
         found: Figure = {}
         with self.sides("rate") as sides:
             for side in sides.values():
-                warm(side, self.given.megabytes)
+                side.warm(self.given.megabytes)
             for _ in range(self.given.pairs):
                 for name, side in sides.items():
                     values = asyncio.run(side.rate(self.given.megabytes))
@@ -130,7 +133,7 @@ class Study:
                         found.setdefault(f"{name}_{figure}", []).append(value)
             for name, side in sides.items():
                 found[f"{name}_resident_mb"] = [proc.resident_bytes(side.node.pid) / 1e6]
-        return {**found, **ratios(found, figures)}
+        return {**found, **ratios(found, "mm2", figures)}
 
     def lag(self) -> Figures:
         figures = ("lag_p50_ms", "lag_p99_ms", "lag_cores")
@@ -143,25 +146,7 @@ class Study:
                     values = asyncio.run(side.lag(self.given.rate, self.given.seconds))
                     for figure, value in zip(figures, values, strict=True):
                         found.setdefault(f"{name}_{figure}", []).append(value)
-        return {**found, **ratios(found, ("lag_p99_ms",))}
-
-
-def warm(side: Side, size_mb: int) -> None:
-    """Copy until two windows are alike: a JVM compiles while it runs."""
-    rate = 0.0
-    for _ in range(WARM_MAX):
-        before, (rate, _) = rate, asyncio.run(side.rate(size_mb))
-        if before and max(before, rate) < WARM_RATIO * min(before, rate):
-            return
-
-
-def ratios(found: Figure, figures: tuple[str, ...]) -> Figures:
-    """The ratios of the pairs, ours to MirrorMaker 2's; none of figures that one of them does not have."""
-    return {
-        f"{figure}_ratio": [one / other for one, other in zip(found[f"ours_{figure}"], theirs, strict=True)]
-        for figure in figures
-        if (theirs := found.get(f"mm2_{figure}")) and f"ours_{figure}" in found
-    }
+        return {**found, **ratios(found, "mm2", ("lag_p99_ms",))}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

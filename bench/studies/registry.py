@@ -25,6 +25,7 @@ from bench.launch.nodes import BrokerCy
 from bench.launch.registries import Apicurio, BrokerRegistry, RegistryNode
 from bench.measuring import proc
 from bench.studies.goals import Figures, Goals, check, measure, parser
+from bench.studies.peers import ratios, warm
 from bench.studies.registry_load import (
     Connection,
     authoring,
@@ -44,7 +45,6 @@ FEW, MANY, MEMORY_SCHEMAS = 1_000, 100_000, 10_000
 CONNECTIONS, SCHEMAS, PAIRS = 16, 200, 3
 GETS, REGISTRATIONS = 20_000, 1_500
 RATE, SECONDS = 200, 5.0
-WARM_MAX, WARM_RATIO = 10, 1.05
 LOST_MAX = 2
 START_S_MAX, FIRST_S_MAX = 300.0, 60.0
 GOALS = Goals(
@@ -120,6 +120,9 @@ class Side:
 
         return self._window(made())
 
+    def warm(self, work: str, count: int) -> None:
+        warm(lambda: float(answered(self, partial(getattr(self, work), count))[0]))
+
     def beside_parser(self, seconds: float) -> tuple[list[float], int]:
         """Return the latencies, and how many files were registered meanwhile."""
         request = get(f"{self.root}/schemas/ids/{self.ids[0]}")
@@ -161,13 +164,13 @@ class Study:
         found: Figure = {}
         with self.sides() as sides:
             for side in sides.values():
-                warm(side, work, count)
+                side.warm(work, count)
             for _ in range(self.given.pairs):
                 for name, side in sides.items():
                     values = answered(side, partial(getattr(side, work), count))
                     for figure, value in zip(figures, values, strict=True):
                         found.setdefault(f"{name}_{figure}", []).append(value)
-        return {**found, **ratios(found, figures)}
+        return {**found, **ratios(found, "apicurio", figures)}
 
     def gets(self) -> Figures:
         return self._pairs("gets", GETS, ("gets_per_s", "gets_a_core"))
@@ -179,7 +182,7 @@ class Study:
         found: Figure = {}
         with self.sides() as sides:
             for side in sides.values():
-                warm(side, "gets", GETS // 4)
+                side.warm("gets", GETS // 4)
                 answered(side, partial(side.beside_parser, self.given.seconds))
             for _ in range(self.given.pairs):
                 for name, side in sides.items():
@@ -192,7 +195,7 @@ class Study:
                         ("files_per_s", files / self.given.seconds),
                     ):
                         found.setdefault(f"{name}_{figure}", []).append(value)
-        return {**found, **ratios(found, ("beside_parser_p99_ms",))}
+        return {**found, **ratios(found, "apicurio", ("beside_parser_p99_ms",))}
 
     def start(self) -> Figures:
         found: Figure = {}
@@ -214,7 +217,7 @@ class Study:
                     node.close()
                 subject = registered(0)
                 found[f"apicurio_start_{FEW}_ms"] = [started_ms(node, subject) for _ in range(self.given.pairs)]
-        return {**found, **ratios(found, (f"start_{FEW}_ms",))}
+        return {**found, **ratios(found, "apicurio", (f"start_{FEW}_ms",))}
 
     def memory(self) -> Figures:
         """The resident memory after a start with the schemas, and a request for each of them."""
@@ -251,24 +254,6 @@ def answered(side: Side, measured: Callable[[], _T]) -> _T:
         with contextlib.suppress(TimeoutError):
             return measured()
     raise TargetError(f"{side.node.name} left requests without an answer, {LOST_MAX + 1} times")
-
-
-def warm(side: Side, work: str, count: int) -> None:
-    """Work until two windows are alike: a JVM compiles while it runs."""
-    rate = 0.0
-    for _ in range(WARM_MAX):
-        before, rate = rate, answered(side, partial(getattr(side, work), count))[0]
-        if before and max(before, rate) < WARM_RATIO * min(before, rate):
-            return
-
-
-def ratios(found: Figure, figures: tuple[str, ...]) -> Figures:
-    """The ratios of the pairs, ours to Apicurio's; none of figures that one of them does not have."""
-    return {
-        f"{figure}_ratio": [one / other for one, other in zip(found[f"ours_{figure}"], theirs, strict=True)]
-        for figure in figures
-        if (theirs := found.get(f"apicurio_{figure}")) and f"ours_{figure}" in found
-    }
 
 
 def registered(number: int) -> str:

@@ -23,6 +23,7 @@ from bench.measuring import proc
 from bench.spec.target import BROKER_SETTINGS
 from bench.studies.goals import Figures, Goals, check, measure, parser
 from bench.studies.heartbeats import find_coordinator
+from bench.studies.peers import warm
 from bench.studies.share_members import Members
 from bench.targets.brokers import BrokerCy, Kafka, Spawned, TargetError
 from bench.wire import protocol
@@ -35,7 +36,7 @@ PARTITIONS, MEMBERS = 4, 8
 VALUE_BYTES, BATCH_BYTES = 1024, 16 << 10  # the default batch.size of producers
 RECORDS, PAIRS, RATE, LATENCY_S = 100_000, 3, 1_000, 6.0
 COUNTED = 0.95  # of the records: at the end of the topic, members wait for each other
-WARM_MAX, WARM_RATIO = 8, 1.05
+WARM_MAX = 8
 WARM_LATENCY_S = 2.0
 RUNS = 1_000  # in flight at a time, for the memory of each
 PERF_CLASS = "org.apache.kafka.tools.ShareConsumerPerformance"
@@ -107,12 +108,7 @@ class Study:
         return done / lasted_s, cpu_s / done * 1e6
 
     def warm(self, broker: Spawned) -> None:
-        """Read until two windows are alike: a JVM compiles while it runs."""
-        rate = 0.0
-        for _ in range(WARM_MAX):
-            before, rate = rate, self.window(broker)[0]
-            if before and max(before, rate) < WARM_RATIO * min(before, rate):
-                return
+        warm(lambda: self.window(broker)[0], WARM_MAX)
 
     def throughput(self) -> Figures:
         rates: dict[str, list[float]] = {side: [] for side in self.brokers}
