@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, field, fields
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from broker_cy.client.address import Address
 from broker_cy.client.errors import ClientError, Failure
@@ -21,6 +21,27 @@ ANSWER_BYTES_MAX: Final = 64 << 20
 PLAN_PROBLEM: Final = "refresh.topics: "
 """The begin of the keys of problems with topics; the topic follows."""
 _T = TypeVar("_T")
+
+
+class Lagging(Protocol):
+    """A partition with its lag, as far as it is known."""
+
+    @property
+    def lag_records(self) -> int | None: ...
+    @property
+    def lag_ms(self) -> int | None: ...
+
+
+def records_behind(partitions: Iterable[Lagging]) -> int | None:
+    """The records of all partitions that were not copied yet; None if no partition is known."""
+    known = [each.lag_records for each in partitions if each.lag_records is not None]
+    return sum(known) if known else None
+
+
+def longest_lag_ms(partitions: Iterable[Lagging]) -> int | None:
+    """The longest lag in time of a partition; None if no partition is known."""
+    known = [each.lag_ms for each in partitions if each.lag_ms is not None]
+    return max(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +107,11 @@ class FlowStatus:
 
     @property
     def lag_records(self) -> int | None:
-        """The records of all partitions that were not copied yet; None if no partition is known."""
-        known = [each.lag_records for each in self.partitions if each.lag_records is not None]
-        return sum(known) if known else None
+        return records_behind(self.partitions)
 
     @property
     def lag_ms(self) -> int | None:
-        known = [each.lag_ms for each in self.partitions if each.lag_ms is not None]
-        return max(known) if known else None
+        return longest_lag_ms(self.partitions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Final
 from broker_cy.admin.group_values import WITHOUT_MEMBERS, GroupListing
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.mirror_links import LinkPartition, LinkTopic
-from broker_cy.client.mirror_status import FlowStatus, MirrorStatus, PartitionState
+from broker_cy.client.mirror_status import FlowStatus, MirrorStatus, PartitionState, longest_lag_ms, records_behind
 from broker_cy.console.figures import Fact
 from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.reporting.foreign_text import clean
@@ -108,14 +108,11 @@ class MirrorFlow:
 
     @property
     def lag_records(self) -> int | None:
-        known = [each.lag_records for each in self.partitions if each.lag_records is not None]
-        return sum(known) if known else None
+        return records_behind(self.partitions)
 
     @property
     def lag_ms(self) -> int | None:
-        """The longest lag in time of a partition."""
-        known = [each.lag_ms for each in self.partitions if each.lag_ms is not None]
-        return max(known) if known else None
+        return longest_lag_ms(self.partitions)
 
     @property
     def heartbeat_age_ms(self) -> int | None:
