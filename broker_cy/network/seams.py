@@ -77,7 +77,7 @@ class Workers(Protocol):
 
     def run_all(self, jobs: Sequence[tuple[str, Callable[[], T]]], threads: int) -> Iterator[T | Exception]:
         """Run jobs, each with the name of its group, `threads` of a group at a time. They begin now. Yields their
-        results, or exceptions, in the order of jobs, and blocks until each is there.
+        results, or exceptions, in the order of jobs, and blocks until each is known.
         """
 
 

@@ -12,7 +12,7 @@ positions.py      the committed offsets of a flow, and the topics of its own rec
 loading.py        where partitions begin
 producer.py       batches that are already encoded, as a part of transactions
 fetching.py       raw records of the source, by leader
-announcing.py     offset syncs that are no part of a transaction
+announcing.py     offset syncs outside transactions
 sending.py        batches to the leaders of the target
 host.py           the flow between two clusters: CopyFlow
 """

@@ -1,4 +1,4 @@
-"""Offset syncs that are no part of a transaction: they are written in their order, after the records are stored."""
+"""Offset syncs outside transactions: they are written in their order, after the records are stored."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def sides(tmp_path: Path) -> Iterator[tuple[Side, Side]]:
 
 
 def fill(side: Side, count: int) -> None:
-    """Write records with every codec, with and without transactions, of which every third is aborted."""
+    """Write records with every codec, with and without transactions; every third transaction is aborted."""
     for number, codec in enumerate(CODECS):
         share = count // len(CODECS)
         plain = side.producer(**{"compression.type": codec})

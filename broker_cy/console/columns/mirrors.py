@@ -20,7 +20,7 @@ PROCESSES: Final = Column[MirrorFlow](
 
 
 def _known(value: Callable[[MirrorFlow], int]) -> Callable[[MirrorFlow], int | None]:
-    """Return a value of flows of which more than the state is known."""
+    """Return a value that only reported flows have."""
     return lambda row: value(row) if row.is_reported else None
 
 

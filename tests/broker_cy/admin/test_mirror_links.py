@@ -23,7 +23,7 @@ def row(topic: str, partition: int, state: str, **more: object) -> dict[str, obj
 
 
 def test_pages_of_brokers_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, consoles show mirrors of one broker only, or topics that are no mirrors any longer."""
+    """If this fails, consoles show mirrors of one broker only, or topics that were promoted."""
     first = [row("a", 0, "active", end=5, lag_records=0, new=1), row("b", 0, "promoted")]
     second = [row("a", 1, "failed", reason="the id differs"), row("c", 2, "paused")]
 
