@@ -60,6 +60,16 @@ class LeaderEpochs:
         self.starts.append(start_offset)
         return True
 
+    def add_older(self, found: "LeaderEpochs") -> bool:
+        """Prepend the epochs of `found` that begin before the first known one; returns whether there were any."""
+        first, start = self.epochs[0], self.starts[0]
+        older = [(epoch, at) for epoch, at in found.entries if epoch <= first and at < start]
+        if not older:
+            return False
+        known = self.entries[older[-1][0] == first :]
+        self.epochs, self.starts = map(list, zip(*older, *known, strict=True))
+        return True
+
     def truncate_from_end(self, end_offset: int) -> bool:
         """Drop epochs that begin at or after `end_offset`; returns whether there were any."""
         keep = bisect_left(self.starts, end_offset)

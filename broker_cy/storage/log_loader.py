@@ -178,12 +178,14 @@ def load_log(
         end_offset = log_start_offset
         epochs = LeaderEpochs(directory)
     start_offset = max(log_start_offset, segments[0].base_offset)
-    if epochs.epochs and epochs.starts[0] > start_offset:
-        # Records were deleted, the epochs were truncated with them, and then the deletion itself was lost.
-        epochs_known = False
+    changed = False
     if not epochs_known:
         epochs = recovery.find_epochs(directory, segments)
-    changed = epochs.truncate_from_end(end_offset)
+    elif epochs.epochs and epochs.starts[0] > start_offset:
+        # Records may have been deleted, the epochs truncated with them, and then the deletion itself was lost. The
+        # known epochs stay: a compaction may have left no batch of them. It is also why the first one may begin later.
+        changed = epochs.add_older(recovery.find_epochs(directory, segments, epochs.starts[0]))
+    changed |= epochs.truncate_from_end(end_offset)
     if epochs.truncate_from_start(start_offset) or changed or not epochs_known:
         epochs.write()
     log = Log(

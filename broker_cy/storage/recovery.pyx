@@ -128,8 +128,9 @@ def mend_indexes(Segment segment not None):
         raise CorruptSegment(segment.path, result.position, result.problem)
 
 
-def find_epochs(directory, segments):
-    """LeaderEpochs of a log whose checkpoint is lost, from the headers of all its batches."""
+def find_epochs(directory, segments, int64_t end_offset=0x7FFFFFFFFFFFFFFF):
+    """LeaderEpochs of a log whose checkpoint is lost, from the headers of its batches that begin before `end_offset`.
+    """
     cdef BatchReader reader
     cdef Segment segment
     epochs = LeaderEpochs(directory)
@@ -138,6 +139,8 @@ def find_epochs(directory, segments):
             continue
         reader = BatchReader(segment.descriptor(), 0, segment.size, segment.base_offset, 0x7FFFFFFFFFFFFFFF)
         while reader.advance():
+            if reader.header.base_offset >= end_offset:
+                return epochs
             if reader.header.leader_epoch > epochs.latest_epoch:
                 epochs.assign(reader.header.leader_epoch, reader.header.base_offset)
     return epochs

@@ -95,6 +95,21 @@ def test_a_damaged_epoch_checkpoint_is_found_again(filled: Path) -> None:
             assert path.read_text() == "0\n2\n0 0\n3 200\n"
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_epochs_without_batches_are_kept(filled: Path, is_clean: bool) -> None:
+    """If this fails, a restart takes epochs from a log whose compaction has left no batch of them: followers that have
+    such a batch truncate it, and their high watermark goes back.
+    """
+    path = filled / "t-0" / "leader-epoch-checkpoint"
+    # A deletion that truncated the epochs may be lost: the batches show the oldest one.
+    for text in ("0\n3\n0 10\n1 20\n3 200\n", "0\n2\n1 20\n3 200\n"):
+        if is_clean:
+            open_manager(filled, config=SMALL).stop()
+        path.write_text(text)
+        _, log = reopen(filled)
+        assert log.epochs.entries == [(0, 0), (1, 20), (3, 200)]
+
+
 def test_damaged_checkpoints_cost_time_and_not_data(filled: Path) -> None:
     """If this fails, a damaged recovery point checkpoint keeps the broker from starting."""
     _, log = reopen(filled)
