@@ -55,6 +55,7 @@ HOT = {
     "broker_cy.connections.held_produce",
     "broker_cy.connections.kept_answer",
     "broker_cy.coordinator.modern.steady_member",
+    "broker_cy.coordinator.modern.topic_values",
     "broker_cy.handlers.fetch",
     "broker_cy.handlers.produce",
     "broker_cy.handlers.shared.repeated_heartbeat",

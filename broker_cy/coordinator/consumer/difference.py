@@ -14,8 +14,7 @@ from broker_cy.coordinator.consumer.group import ConsumerGroup, Difference
 from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember
 from broker_cy.coordinator.consumer.reconcile import incomplete, kept_of
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.member import of_each
-from broker_cy.coordinator.modern.records import in_order
+from broker_cy.coordinator.modern.topic_values import in_order, of_each
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.step import Now, WorkFailed

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
-from broker_cy.coordinator.modern.member import of_each
+from broker_cy.coordinator.modern.topic_values import of_each
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.cursor import Cursor
 from broker_cy.core.errors import WireError

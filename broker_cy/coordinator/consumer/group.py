@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from operator import is_
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
@@ -13,7 +12,8 @@ from broker_cy.coordinator.consumer.reconcile import Wanting
 from broker_cy.coordinator.group import GroupType
 from broker_cy.coordinator.modern.commits import CommittingGroup
 from broker_cy.coordinator.modern.group import ModernGroup
-from broker_cy.coordinator.modern.member import MemberState, added_to
+from broker_cy.coordinator.modern.member import MemberState
+from broker_cy.coordinator.modern.topic_values import added_to, disown, has_other_epochs, other_values, own
 from broker_cy.core.classes import NamedTuple
 
 if TYPE_CHECKING:
@@ -207,11 +207,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         was, has = (NOTHING_ASSIGNED if each is None else each.assigned for each in (old, new))
         gives = NOTHING_ASSIGNED if new is None else new.revoking
         if old is not None and new is not None and not old.revoking:
-            if (was is has or _has_same(was, has)) and not gives:
+            if (was is has or has_other_epochs(was, has)) and not gives:
                 return
             added = added_to(was, has) if was else None
             if added is not None:
-                self._own(member_id, added)
+                self.held_total += own(self.owners, member_id, added)
                 self._hold(member_id, gives, NOTHING_ASSIGNED)
                 return
         if old is not None:
@@ -228,51 +228,15 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
             owners.clear()
             self.held_total = 0
             return
-        # The rest of an owner's value by the ids of the objects that it follows from, which stay alive with it.
-        known: dict[tuple[int, int], tuple[Mapping[int, str], Mapping[int, int], Mapping[int, str]]] = {}
         for held in (member.assigned, member.revoking):
-            for topic_id, partitions in held.items():
-                if has.get(topic_id) is partitions or gives.get(topic_id) is partitions:
-                    continue
-                before = owners.get(topic_id)
-                if before is None:
-                    continue
-                found = known.get((id(before), id(partitions)))
-                if found is None:
-                    rest = {each: of for each, of in before.items() if of != member_id or each not in partitions}
-                    found = known[id(before), id(partitions)] = before, partitions, rest
-                after = found[2]
-                self.held_total += len(after) - len(before)
-                if after:
-                    owners[topic_id] = after
-                else:
-                    del owners[topic_id]
+            for others in (has, gives):
+                if held and others:
+                    held = other_values(held, others)[0]
+            self.held_total -= disown(owners, member_id, held)
 
     def _hold(self, member_id: str, held: AssignedEpochs, before: AssignedEpochs) -> None:
-        if before:
-            self._own(member_id, [(key, value) for key, value in held.items() if before.get(key) is not value])
-        else:
-            self._own(member_id, held.items())
-
-    def _own(self, member_id: str, held: Iterable[tuple[UUID, Mapping[int, int]]]) -> None:
-        # As in `_release`: the member's own value by its partitions, and the value with what the others have.
-        mine: dict[int, tuple[Mapping[int, int], Mapping[int, str]]] = {}
-        both: dict[tuple[int, int], tuple[Mapping[int, str], Mapping[int, str]]] = {}
-        for topic_id, partitions in held:
-            found = mine.get(id(partitions))
-            if found is None:
-                found = mine[id(partitions)] = partitions, dict.fromkeys(partitions, member_id)
-            new = found[1]
-            # One look-up, as a member may gain 1,000 topics.
-            before = self.owners.setdefault(topic_id, new)
-            if before is new:
-                self.held_total += len(new)
-            else:
-                merged = both.get((id(before), id(new)))
-                if merged is None:
-                    merged = both[id(before), id(new)] = before, {**before, **new}
-                self.owners[topic_id] = merged[1]
-                self.held_total += len(merged[1]) - len(before)
+        new = other_values(held, before)[0] if held and before else held
+        self.held_total += own(self.owners, member_id, new.items())
 
     # ---- regular expressions ----
 
@@ -337,17 +301,6 @@ def topics_read(member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]) -
         return member.topics
     # The members of one expression share its topics: there may be 10,000 of them.
     return member.topics | found.topics if member.topics else found.topics
-
-
-def _has_same(before: AssignedEpochs, after: AssignedEpochs) -> bool:
-    """Whether the same topics have the same partitions, since other epochs: one value in place of each other one."""
-    if len(before) != len(after) or not all(map(is_, before, after)):
-        return False
-    ids = list(map(id, before.values()))
-    new = dict(zip(ids, after.values(), strict=True))
-    if not all(map(is_, map(new.__getitem__, ids), after.values())):
-        return False
-    return all(old.keys() == new[each].keys() for each, old in dict(zip(ids, before.values(), strict=True)).items())
 
 
 def _is_unreleased(member: ConsumerMember | None) -> bool:

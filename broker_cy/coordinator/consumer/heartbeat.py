@@ -31,8 +31,9 @@ from broker_cy.coordinator.modern import epochs
 from broker_cy.coordinator.modern.group import TopicsRead
 from broker_cy.coordinator.modern.heartbeat import answer, check_size, fenced
 from broker_cy.coordinator.modern.journal import NOTHING_HELD, trigger_of
-from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState, of_each
+from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
 from broker_cy.coordinator.modern.replay import append_current, append_member, append_target
+from broker_cy.coordinator.modern.topic_values import of_each
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError

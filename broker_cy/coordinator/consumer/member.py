@@ -7,7 +7,8 @@ from typing import Final
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
-from broker_cy.coordinator.modern.member import JOIN_EPOCH, MemberState, of_each
+from broker_cy.coordinator.modern.member import JOIN_EPOCH, MemberState
+from broker_cy.coordinator.modern.topic_values import of_each
 from broker_cy.core.classes import NamedTuple
 
 # Topic id -> partition -> the member epoch at which it was assigned (KIP-1251). No empty inner mapping.

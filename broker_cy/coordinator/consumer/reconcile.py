@@ -13,7 +13,8 @@ from uuid import UUID
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer.member import NOTHING_ASSIGNED, AssignedEpochs, ConsumerMember
 from broker_cy.coordinator.modern.member import MemberState
-from broker_cy.coordinator.modern.records import in_order, values_of
+from broker_cy.coordinator.modern.records import values_of
+from broker_cy.coordinator.modern.topic_values import in_order
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 
@@ -260,7 +261,9 @@ def _without_unsubscribed(member: ConsumerMember, wanted: Wanted, owned: Owned) 
     gone = {topic_id: held for topic_id, held in member.assigned.items() if topic_id not in kept}
     revoking: dict[UUID, Mapping[int, int]] = dict(member.revoking)
     for topic_id, held in gone.items():
-        revoking[topic_id] = {**revoking.get(topic_id, {}), **held}
+        # Most topics share one value.
+        known = revoking.get(topic_id)
+        revoking[topic_id] = {**known, **held} if known else held
     if owns_any(owned, revoking):
         return member._replace(
             previous_epoch=member.epoch, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=revoking

@@ -13,11 +13,11 @@ from broker_cy.coordinator.modern.records import (
     GroupRecords,
     assignment_of,
     epochs_of,
-    in_order,
     record,
     topic_partitions,
     with_epochs,
 )
+from broker_cy.coordinator.modern.topic_values import in_order
 from broker_cy.coordinator.step import Record
 from broker_cy.wire import codec, messages
 

@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
-from broker_cy.coordinator.modern.member import added_to
+from broker_cy.coordinator.modern.topic_values import added_to, other_values
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now, Work, WorkFailed
@@ -320,8 +320,8 @@ def _without(held: Held, others: Held) -> Held:
     """
     if not others:
         return held
-    found = {topic_id: partitions for topic_id, partitions in held.items() if others.get(topic_id) is not partitions}
-    for topic_id in found.keys() & others.keys():
+    found, both = other_values(held, others)
+    for topic_id in both:
         left = [partition for partition in found[topic_id] if partition not in others[topic_id]]
         if left:
             found[topic_id] = left

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.modern.group import EpochGroup
-from broker_cy.coordinator.modern.member import of_each
+from broker_cy.coordinator.modern.topic_values import in_order, of_each
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.step import Record
 from broker_cy.core.classes import NamedTuple
@@ -101,14 +100,6 @@ class GroupRecords(NamedTuple):
 
 
 # ---- partitions ----
-
-
-# The order of topic ids: their own comparison takes six times as long.
-_by_number: Final = attrgetter("int")
-
-
-def in_order(topics: Iterable[UUID]) -> list[UUID]:
-    return sorted(topics, key=_by_number)
 
 
 def topic_partitions(structure: type[codec.Message], assignment: Assignment) -> Any:

@@ -14,9 +14,10 @@ from broker_cy.coordinator.modern.epochs import update_epoch
 from broker_cy.coordinator.modern.group import TopicsRead
 from broker_cy.coordinator.modern.heartbeat import answer, check_size, fenced
 from broker_cy.coordinator.modern.journal import trigger_of
-from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState, of_each
+from broker_cy.coordinator.modern.member import JOIN_EPOCH, LEAVE_EPOCH, MemberState
 from broker_cy.coordinator.modern.pace import prompt_ms
 from broker_cy.coordinator.modern.replay import append_current, append_member
+from broker_cy.coordinator.modern.topic_values import of_each
 from broker_cy.coordinator.share import assign, initialization, records, sessions
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.hooks import HookedShareGroup

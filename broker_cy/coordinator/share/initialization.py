@@ -14,7 +14,7 @@ from uuid import UUID
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.assigning import unchanged
-from broker_cy.coordinator.modern.records import in_order
+from broker_cy.coordinator.modern.topic_values import in_order
 from broker_cy.coordinator.share import records, state_calls
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.state_calls import Asked, InitializeState, Outcomes

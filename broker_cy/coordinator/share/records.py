@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker_cy.coordinator.assignors.spec import Assignment
-from broker_cy.coordinator.modern.member import MemberState, of_each
+from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.modern.records import (
     GroupRecords,
     assignment_of,
-    in_order,
     record,
     topic_partitions,
     values_of,
 )
+from broker_cy.coordinator.modern.topic_values import in_order, of_each
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.member import ShareMember
 from broker_cy.coordinator.share.state_partitions import SharePartitions

@@ -9,9 +9,10 @@ from uuid import UUID
 import pytest
 
 from broker_cy.coordinator import group_machine
+from broker_cy.coordinator.consumer import group as consumer_group
 from broker_cy.coordinator.consumer import records, regex
 from broker_cy.coordinator.consumer.group import ResolvedRegex
-from broker_cy.coordinator.modern import assigning, epochs, journal, metadata_hash
+from broker_cy.coordinator.modern import assigning, epochs, journal, metadata_hash, topic_values
 from broker_cy.coordinator.modern.metadata_hash import NO_TOPICS_HASH
 from broker_cy.coordinator.settings import ConsumerGroupSettings
 from broker_cy.coordinator.step import GroupStep
@@ -249,8 +250,15 @@ def test_what_a_member_keeps_is_not_held_again(monkeypatch: pytest.MonkeyPatch) 
     before = h.consumers().members["A"].assigned
     h.change(h.topics.put("new", 1))
     h.advance(regex.REFRESH_MIN_MS + 1)
-    held: list[int] = []
-    monkeypatch.setattr(h.consumers(), "owners", Counted(held, h.consumers().owners))
+    held: list[UUID] = []
+    right = topic_values.own
+
+    def own(owners: Any, member_id: str, new: Iterable[tuple[UUID, Any]]) -> int:
+        found = dict(new)
+        held.extend(found)
+        return right(owners, member_id, found.items())
+
+    monkeypatch.setattr(consumer_group, "own", own)
     for token in ("search", "assign it", "move to it"):
         h.beats(token)
     after = h.consumers().members["A"].assigned
@@ -258,18 +266,6 @@ def test_what_a_member_keeps_is_not_held_again(monkeypatch: pytest.MonkeyPatch) 
     assert all(after[each] is partitions for each, partitions in before.items())
     assert len(held) == 1
     assert h.consumers().held_total == TOPICS + 1
-
-
-class Counted(dict[Any, Any]):
-    """Notes each topic that it gets."""
-
-    def __init__(self, noted: list[Any], known: Any) -> None:
-        super().__init__(known)
-        self._noted = noted
-
-    def setdefault(self, key: Any, default: Any = None) -> Any:
-        self._noted.append(key)
-        return super().setdefault(key, default)
 
 
 @pytest.mark.parametrize(("assignor", "hashed_max"), [("uniform", 3), ("range", 6)])

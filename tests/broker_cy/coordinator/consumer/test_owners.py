@@ -99,7 +99,7 @@ def test_a_change_of_epochs_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     group.put_member("A", member)
     owners = dict(group.owners)
     monkeypatch.setattr(ConsumerGroup, "_release", None)
-    monkeypatch.setattr(ConsumerGroup, "_own", None)
+    monkeypatch.setattr(ConsumerGroup, "_hold", None)
     group.put_member("A", with_partition("A", 0, 0))
     assert group.owners == owners
     monkeypatch.undo()

@@ -1,0 +1,38 @@
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+from uuid import UUID
+
+# A topic, and its partitions.
+K = TypeVar("K")
+V = TypeVar("V")
+S = TypeVar("S", bound=Mapping[int, object])
+R = TypeVar("R")
+
+def in_order(topic_ids: Iterable[UUID]) -> list[UUID]:
+    """The ids in the order of their numbers. Those that are in order already are only compared."""
+
+def of_each(values: Iterable[V], make: Callable[[V], R]) -> list[R]:
+    """What `make` returns for each of the values; for one object once: 10,000 topics of a member have few values."""
+
+def added_to(before: Mapping[K, V], after: Mapping[K, V]) -> list[tuple[K, V]] | None:
+    """The last topics of `after`, if its first ones are those of `before` with the same objects as values, else None.
+    It computes no hash: that of a topic id takes most of the time of a look-up.
+    """
+
+def has_other_epochs(before: Mapping[K, S], after: Mapping[K, S]) -> bool:
+    """Whether the same topics, in their order, have the same partitions, since other epochs: one value in place of each
+    other one.
+    """
+
+def other_values(held: Mapping[K, V], others: Mapping[K, V]) -> tuple[dict[K, V], list[K]]:
+    """The topics whose value in `others` is another object, or that `others` lacks; and the former alone."""
+
+def own(owners: dict[K, Mapping[int, str]], member_id: str, held: Iterable[tuple[K, Mapping[int, object]]]) -> int:
+    """The member owns these partitions of topics, too. Returns how many have an owner that had none. A value of
+    `owners` is replaced and never changed: topics whose values are one object get one object.
+    """
+
+def disown(owners: dict[K, Mapping[int, str]], member_id: str, held: Mapping[K, Mapping[int, object]]) -> int:
+    """The member does not own these partitions any more, as far as it did. Returns how many have no owner now. Values
+    as in `own`; a topic without an owner leaves `owners`.
+    """
