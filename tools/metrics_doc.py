@@ -18,12 +18,14 @@ on port 9404:
 
     curl -s http://127.0.0.1:9404/metrics
 
-With `brokercy.metrics.listener=HOST:PORT` the broker serves four pages over HTTP/1.1:
+With `brokercy.metrics.listener=HOST:PORT` the broker serves five pages over HTTP/1.1:
 
 - `/metrics`: the metrics in the Prometheus text format. `/metrics?topic=NAME` restricts the partition metrics to that
   topic; the parameter may be repeated.
 - `/share-groups?group=NAME`: the records of a share group that are in flight on this broker, as JSON (not on nodes that
   are only controllers). `broker-cy groups in-flight` joins the pages of all brokers ([groups.md](groups.md)).
+- `/mirrors`: the mirrors of topics of other clusters that this broker leads, with their state and lag, as JSON
+  ([mirror.md](mirror.md#watch-mirrors)).
 - `/healthz`: status 200 while the event loop runs.
 - `/readyz`: status 200 once clients are accepted and the coordinators are loaded; before that, 503 and the reason.
 
@@ -31,8 +33,8 @@ With `brokercy.metrics.listener=HOST:PORT` the broker serves four pages over HTT
 
 Every host that reaches the address can read the pages, unless these settings restrict access:
 
-- `brokercy.metrics.token.file`: a file with a token in each line, of at least 16 characters. `/metrics` and
-  `/share-groups` are served to requests with `Authorization: Bearer TOKEN` (in Prometheus
+- `brokercy.metrics.token.file`: a file with a token in each line, of at least 16 characters. `/metrics`,
+  `/share-groups` and `/mirrors` are served to requests with `Authorization: Bearer TOKEN` (in Prometheus
   `authorization: {credentials_file: ...}`); other requests get 401. `/healthz` and `/readyz` stay open, but without a
   token `/readyz` does not give the reason.
 - `brokercy.metrics.ssl.certificate.file`, and `brokercy.metrics.ssl.key.file` if the key is not in the same file: the

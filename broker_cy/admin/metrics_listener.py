@@ -11,7 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from broker_cy.admin.caller import Caller
+from broker_cy.admin.caller import Caller, every_broker
 from broker_cy.admin.configs import ConfigCalls, ConfigResource, ResourceType
 from broker_cy.client.address import Address, parse_address
 from broker_cy.client.errors import ClientError
@@ -34,9 +34,11 @@ async def pages_of(
     whose setting is empty, or that wants another token than the first line of `token_file`. `context`: whom to trust
     with TLS; None: whom the system trusts.
     """
-    nodes = dict(caller.metadata.nodes)
-    resources = [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes]
     try:
+        resources = [
+            ConfigResource(ResourceType.BROKER, str(node)) for node in await every_broker(caller, caller.deadline())
+        ]
+        nodes = dict(caller.metadata.nodes)
         described = await ConfigCalls(caller).describe(resources, names=[LISTENER, CERTIFICATE])
     except ClientError:
         return {}

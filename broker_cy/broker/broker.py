@@ -24,7 +24,7 @@ from broker_cy.network.ip_overrides import IpOverrides
 from broker_cy.security.sasl.oauthbearer import TokenEndpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from concurrent.futures import Executor
 
     from broker_cy.access.tokens import Tokens
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from broker_cy.partitions.directory_moves import DirectoryMoves
     from broker_cy.partitions.openings import Openings
     from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.replication.mirror_view import MirrorView
     from broker_cy.share_service.share_service import ShareService
     from broker_cy.storage.log_manager import LogManager
 
@@ -120,6 +121,7 @@ class Broker:
         self.share_groups: ShareGroups
         self.share: ShareService
         self.events: EventLog
+        self.mirror_views: Callable[[], Iterable[MirrorView]] = lambda: ()
         self.denials: Denials
         self.own_topics = OwnTopicLeader(
             config.node_id,

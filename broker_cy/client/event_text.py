@@ -33,6 +33,9 @@ from broker_cy.metrics.events import (
     InSyncBelowMin,
     LeadersElected,
     LoginFailed,
+    MirrorChanged,
+    MirrorFailed,
+    MirrorTruncated,
     PartitionsAdded,
     QuotaChange,
     Rebalance,
@@ -162,6 +165,14 @@ def line_of(event: Event) -> str:
             return clean(event.reason)
         case ReplicaMoved():
             return clean(f"partition {event.partition}: {event.source} -> {event.target} {event.state}")
+        case MirrorChanged():
+            parts = plural(event.partitions, "partition")
+            return clean(f"{event.change}: {parts} of {event.source_topic} over link {event.link}")
+        case MirrorFailed():
+            return clean(f"{plural(event.partitions_total, 'partition')} over link {event.link}: {event.reason}")
+        case MirrorTruncated():
+            what = "records were deleted at the source" if event.cause == "deleted_at_source" else "the logs diverged"
+            return clean(f"partition {event.partition}: {count(event.before)} -> {count(event.after)}, {what}")
         case ControllerChanged():
             return f"node {event.before} -> node {event.after}" if event.before >= 0 else f"node {event.after}"
         case LeadersElected() | InSyncBelowMin():
@@ -297,6 +308,8 @@ def topics_of(event: Event) -> frozenset[str]:
         case ConfigChanged():
             return frozenset({event.resource} if event.resource_type == "topic" else ())
         case TopicCreated() | TopicDeleted() | PartitionsAdded() | RecordsDeleted() | ShareRecordsChanged():
+            return frozenset({event.topic})
+        case MirrorChanged() | MirrorFailed() | MirrorTruncated():
             return frozenset({event.topic})
         case AccessDenied():
             return frozenset({event.resource} if event.resource_type == "TOPIC" else ())

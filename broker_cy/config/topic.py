@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from broker_cy.config import mirror
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.definitions import TOPIC, TOPIC_SYNONYMS, Support
+from broker_cy.core import mirror_settings as mirror
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.configs import ConfigType
 from broker_cy.core.logs import facts

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_cy.config.mirror import is_mirror
 from broker_cy.controller import mirror_ops
 from broker_cy.controller.broker_records import check_epoch
 from broker_cy.controller.elections import Working
@@ -21,6 +20,7 @@ from broker_cy.controller.partition_change import RECOVERED, RECOVERING
 from broker_cy.controller.rules import Rules
 from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.mirror_settings import is_mirror
 from broker_cy.metadata.image import MetadataImage, PartitionImage
 from broker_cy.metadata.topics import TopicImage
 from broker_cy.wire import messages

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from broker_cy.config import mirror
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX
 from broker_cy.controller.producer_ids import PRODUCER_ID_RANGE_BITS
+from broker_cy.core import mirror_settings as mirror
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage, PartitionImage

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from broker_cy import __version__
 from broker_cy.config.startup import setting_of
 from broker_cy.core import uuid as uuids
+from broker_cy.core.mirror_settings import MirrorSettings, mirror_settings
 from broker_cy.events.cluster_changes import failures, writer
 from broker_cy.events.own_topic import OwnTopic
 from broker_cy.events.security_changes import security_changes
@@ -39,6 +40,7 @@ from broker_cy.metrics.events import (
     ControllerChanged,
     Event,
     GroupEpoch,
+    MirrorChanged,
     PartitionsAdded,
     Rebalance,
     Stamped,
@@ -175,6 +177,8 @@ class EventLog:
             before = self._settings.pop((resource_type, name), {})
             if after:
                 self._settings[resource_type, name] = after
+            if resource_type == RESOURCE_TOPIC and name not in gone:
+                self._tell_mirror(name, before, after, image)
             if resource_type == RESOURCE_TOPIC and (name in fresh or name in gone):
                 continue  # part of the topic's event
             changes = config_changes(before, after, is_of_broker=resource_type == RESOURCE_BROKER)
@@ -188,6 +192,16 @@ class EventLog:
                     )
                 )
         self._topic.flush()
+
+    def _tell_mirror(self, topic: str, before: dict[str, str], after: dict[str, str], image: MetadataImage) -> None:
+        was, now = mirror_settings(topic, before), mirror_settings(topic, after)
+        found = now or was
+        changed = mirror_change(was, now)
+        if found is None or changed is None:
+            return
+        here = image.topics.by_name(topic)
+        count = 0 if here is None else len(here.partitions)
+        self.note(MirrorChanged(topic, found.link, found.topic, changed, count, self._by(RESOURCE_TOPIC, topic)))
 
     def look(self, controller: int, image: MetadataImage) -> None:
         """Report another active controller, which is not part of the metadata; called a few times a second."""
@@ -211,6 +225,17 @@ class EventLog:
             self.note(TopicCreated(topic.name, topic_id, count, replicas, dict(image.configs.topic(topic.name)), by))
         elif len(before.partitions) != count:
             self.note(PartitionsAdded(topic.name, len(before.partitions), count, by))
+
+
+def mirror_change(before: MirrorSettings | None, after: MirrorSettings | None) -> str | None:
+    """Return what changes of settings mean for the mirror of a topic: MirrorChanged.change, or None."""
+    if after is None:
+        return None if before is None else "promoted"
+    if before is None or (before.link, before.topic) != (after.link, after.topic):
+        return "began"
+    if before.is_paused != after.is_paused:
+        return "paused" if after.is_paused else "resumed"
+    return None
 
 
 def config_changes(before: dict[str, str], after: dict[str, str], *, is_of_broker: bool) -> list[ConfigChange]:

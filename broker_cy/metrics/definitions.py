@@ -313,6 +313,46 @@ _TABLE: tuple[Metric, ...] = (
         " `session`, an `operator`, the `redrive` of archived ones, or because another broker became the `leader`"
         " (counted by the former one, unless it failed). For the same share groups.",
     ),
+    # mirrors of topics of other clusters
+    Metric(
+        "broker_cy_mirror_partitions",
+        "gauge",
+        ("link", "state"),
+        "Partitions of mirrors that this broker leads, by state: active, waiting, paused or failed; promoted ones have"
+        " an empty link.",
+    ),
+    Metric(
+        "broker_cy_mirror_problem",
+        "gauge",
+        ("link", "topic", "partition", "cause"),
+        "1 for a mirror that has a problem: it waits or has failed, or its topic has fewer partitions than the source"
+        " (`fewer_partitions`).",
+    ),
+    Metric(
+        "broker_cy_mirror_lag_records",
+        "gauge",
+        ("link", "topic", "partition"),
+        "Records that the source had committed at its last answer, and the mirror has not.",
+    ),
+    Metric(
+        "broker_cy_mirror_lag_seconds",
+        "gauge",
+        ("link", "topic", "partition"),
+        "Time since the mirror had all that the source had committed, also while the source does not answer; absent if"
+        " it never had, since this broker leads it.",
+    ),
+    Metric(
+        "broker_cy_mirror_records_total",
+        "counter",
+        ("link", "topic", "partition"),
+        "Records that were copied from the source since this broker leads the mirror.",
+    ),
+    Metric(
+        "broker_cy_mirror_bytes_total",
+        "counter",
+        ("link", "topic", "partition"),
+        "Bytes that were copied from the source since this broker leads the mirror.",
+    ),
     # storage
     Metric("broker_cy_fetches_from_memory_total", "counter", (), "Fetches whose records were all in the page cache."),
     Metric("broker_cy_fetches_from_disk_total", "counter", (), "Fetches with records that were read from the disk."),

@@ -478,6 +478,67 @@ class ReplicaMoved(Event):
 
 
 @dataclass(slots=True)
+class MirrorChanged(Event):
+    """A topic began to mirror the topic `source_topic` of another cluster over a link, or `change` is paused, resumed
+    or promoted: it takes records of producers from now on.
+    """
+
+    TYPE: ClassVar[str] = "mirror_changed"
+    topic: str = ""
+    link: str = ""
+    source_topic: str = ""
+    change: str = ""
+    partitions: int = 0
+    by: Client = field(default_factory=Client)
+
+    @property
+    def key(self) -> str:
+        return self.topic
+
+
+@dataclass(slots=True)
+class MirrorFailed(Event):
+    """Partitions of a mirror ended to be copied until an operator acts. `cause` is source_recreated (the source topic
+    was deleted and created again), other_source_id, no_partition (in the source), unrelated_logs, itself (the source
+    topic is the mirror), controller (it does not raise leader epochs), or old_records (of a message format before
+    Apache Kafka 0.11). `partitions` lists the first 2,000 of the `partitions_total`.
+    """
+
+    TYPE: ClassVar[str] = "mirror_failed"
+    topic: str = ""
+    link: str = ""
+    source_topic: str = ""
+    cause: str = ""
+    reason: str = ""
+    partitions: list[int] = field(default_factory=list)
+    partitions_total: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.topic
+
+
+@dataclass(slots=True)
+class MirrorTruncated(Event):
+    """The log of a mirror was cut from the offset `before` to `after`, because the logs diverged after an unclean
+    election of the source, or after a promotion (`cause` is diverged); or it begins again at `after`, because the
+    source deleted the records before it earlier than they were copied (deleted_at_source).
+    """
+
+    TYPE: ClassVar[str] = "mirror_truncated"
+    topic: str = ""
+    partition: int = -1
+    link: str = ""
+    cause: str = ""
+    before: int = -1
+    after: int = -1
+
+    @property
+    def key(self) -> str:
+        return self.topic
+
+
+@dataclass(slots=True)
 class ControllerChanged(Event):
     """Another node is the active controller; -1 if none was known before."""
 
@@ -848,6 +909,9 @@ EVENTS: dict[str, type[Event]] = {
         BrokerUnfenced,
         DirectoryFailed,
         ReplicaMoved,
+        MirrorChanged,
+        MirrorFailed,
+        MirrorTruncated,
         ControllerChanged,
         LeadersElected,
         InSyncBelowMin,

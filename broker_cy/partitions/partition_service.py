@@ -10,9 +10,9 @@ import logging
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from broker_cy.config.mirror import is_mirror
 from broker_cy.controller.rules import directory_of
 from broker_cy.core.logs import facts
+from broker_cy.core.mirror_settings import is_mirror
 from broker_cy.core.uuid import UNASSIGNED_DIRECTORY
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_BROKER

@@ -10,7 +10,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from broker_cy.core.crc32c cimport crc32c
 from broker_cy.replica.partition cimport Partition
 from broker_cy.replica.replica cimport FOLLOWER, LEADER, Output
-from broker_cy.wire.batch cimport BATCH_CRC_START, BATCH_HEADER_BYTES, BatchHeader, batch_bytes, parse_header
+from broker_cy.storage.batch_reader cimport MAGIC
+from broker_cy.wire.batch cimport BATCH_CRC_START, BATCH_HEADER_BYTES, BATCH_MAGIC_AT, BatchHeader, batch_bytes, parse_header
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.replica.following import BatchSpan
@@ -26,7 +27,14 @@ def spans(Partition partition not None, const uint8_t[::1] records not None):
     cdef BatchHeader header
     cdef Py_ssize_t at = 0, size = len(records)
     found = []
-    while size - at >= BATCH_HEADER_BYTES:
+    while size - at > BATCH_MAGIC_AT:
+        # All versions of the format have it at this place.
+        if records[at + BATCH_MAGIC_AT] < MAGIC:
+            raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                             f"{partition.topic}-{partition.index}: the leader sent records of message format "
+                             f"{records[at + BATCH_MAGIC_AT]}, which Apache Kafka wrote before 0.11")
+        if size - at < BATCH_HEADER_BYTES:
+            break
         # The leader cuts an answer at a number of bytes, mostly within a batch.
         if parse_header(&records[at], HEADER_ALONE, &header) != 0:
             raise corrupt(partition, f"what is no record batch, at byte {at} of {size}")
@@ -46,14 +54,15 @@ cdef object corrupt(Partition partition, str what):
 
 
 def append_fetched(Partition partition not None, object records not None, int32_t count, int64_t now_ms):
-    """Stage the first `count` batches of `records`, which `spans` has read, as the leader stamped them. Raises KafkaError if the log
-    refuses one; those before it are staged. `records` is kept until they are written.
+    """Stage the first `count` batches of `records`, which `spans` has read, as the leader stamped them. Returns their number of
+    records. Raises KafkaError if the log refuses one; those before it are staged. `records` is kept until they are written.
     """
     cdef BatchHeader header
     cdef const uint8_t[::1] view = records
     cdef uint8_t* data = <uint8_t*>&view[0]
     cdef Py_ssize_t at = 0, size
     cdef int32_t _k
+    cdef int64_t found = 0
     cdef bint fetches
     fetches = partition.replica.role == FOLLOWER or (partition.replica.role == LEADER and partition.mirrors)
     if not fetches or partition.offline is not None:
@@ -70,7 +79,9 @@ def append_fetched(Partition partition not None, object records not None, int32_
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.topic}-{partition.index}: {error}") from error
         partition.replicated_bytes += size
         partition.note_staged(size)
+        found += header.count
         at += size
+    return found
 
 
 def learn(Partition partition not None, int64_t high_watermark, int64_t leader_start):

@@ -36,6 +36,37 @@ class Act(Enum):
     FETCH = "fetch"
 
 
+class Cause(Enum):
+    """Why a flow has failed, or waits, in one word for metrics and programs; a sentence comes with it."""
+
+    # failures
+    RECREATED = "source_recreated"
+    OTHER_ID = "other_source_id"
+    NO_PARTITION = "no_partition"
+    UNRELATED = "unrelated_logs"
+    ITSELF = "itself"
+    CONTROLLER = "controller"
+    OLD_RECORDS = "old_records"
+    # a topic with fewer partitions than its source: the others are not copied
+    FEWER_PARTITIONS = "fewer_partitions"
+    # waits
+    LINK_FILE = "link_file"
+    UNREACHABLE = "unreachable"
+    OLD_SOURCE = "old_source"
+    UNAUTHORIZED = "unauthorized"
+    NO_TOPIC = "no_topic"
+    NO_LEADER = "no_leader"
+    CIRCLE = "circle"
+    REFUSED = "refused"
+
+
+class Problem(NamedTuple):
+    """`reason` is a sentence for people."""
+
+    cause: Cause
+    reason: str
+
+
 class Source(NamedTuple):
     """The partition in the metadata of its cluster; `leader` is -1 without one."""
 
@@ -69,7 +100,7 @@ class Mirror:
         self._is_current = False  # the metadata of the source hold, as far as we know
         self.source_high = self.source_start = NONE  # the high watermark and log start of the source, as last answered
         self.is_paused = is_paused
-        self.failure: str | None = None  # why it cannot go on before an operator acts
+        self.failure: Problem | None = None  # why it cannot go on before an operator acts
 
     @property
     def want(self) -> Act:
@@ -91,7 +122,7 @@ class Mirror:
     def pinned(self, topic_id: UUID) -> None:
         """The settings of the topic name the id of the source topic."""
         if self.topic_id is not None and topic_id != self.topic_id:
-            self.fail(f"the source topic has the id {self.topic_id}, and the settings name {topic_id}")
+            self.fail(Cause.OTHER_ID, f"the source topic has the id {self.topic_id}, and the settings name {topic_id}")
         self.topic_id = topic_id
         self._is_pinned = True
 
@@ -102,7 +133,8 @@ class Mirror:
         """
         if self.topic_id is not None and source.topic_id != self.topic_id:
             self.fail(
-                f"the source topic was deleted and created again: its id is {source.topic_id}, not {self.topic_id}"
+                Cause.RECREATED,
+                f"the source topic was deleted and created again: its id is {source.topic_id}, not {self.topic_id}",
             )
             return
         self.topic_id = source.topic_id
@@ -116,10 +148,10 @@ class Mirror:
         if self.source is not None and leader_epoch == self.source.leader_epoch:
             self._is_current = False
 
-    def fail(self, reason: str) -> None:
+    def fail(self, cause: Cause, reason: str) -> None:
         """End the flow until an operator acts; the first reason is kept."""
         if self.failure is None:
-            self.failure = reason
+            self.failure = Problem(cause, reason)
 
     # --- fetches
 
@@ -163,8 +195,9 @@ class Mirror:
         """
         if offset <= log_start < end:
             self.fail(
+                Cause.UNRELATED,
                 f"the log shares no record with the source: it has the offsets {log_start} to {end}, and would have to "
-                f"be truncated to {offset}; delete the topic to copy it again"
+                f"be truncated to {offset}; delete the topic to copy it again",
             )
             return Step(is_ignored=True)
         return Step(truncate_to=offset)

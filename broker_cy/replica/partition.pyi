@@ -24,6 +24,7 @@ class Partition(FlushedPartition):
     batches: int
     records: int
     appended_bytes: int
+    replicated_bytes: int
     fetches: int
     fetched_bytes: int
 

@@ -119,3 +119,14 @@ class ReplicaThrottle:
     def holds(self, topic: str, partition: int, now_ms: int, *, is_in_sync: bool) -> bool:
         """Whether this replica has to wait now."""
         return not is_in_sync and self.lists(topic, partition) and self.is_exceeded(now_ms)
+
+
+class LinkThrottle(ReplicaThrottle):
+    """The rate of a link to another cluster, for all mirrors that this broker fetches over it."""
+
+    @property
+    def is_set(self) -> bool:
+        return self._limit != UNLIMITED
+
+    def lists(self, topic: str, partition: int) -> bool:
+        return True

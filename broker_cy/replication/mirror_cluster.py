@@ -4,7 +4,7 @@ its brokers.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,12 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.pool import Peer, Pool, common_version
 from broker_cy.client.security import PREFIXES, ClientSecurity, security_of
 from broker_cy.core.config_def.types import ConfigError
+from broker_cy.core.errors import ErrorCode
+from broker_cy.core.mirror_settings import LINK, SOURCE_TOPIC_ID, source_topic_id
 from broker_cy.core.properties import read_properties_file
+from broker_cy.metadata.image import RESOURCE_TOPIC
+from broker_cy.replica.mirror import Cause
+from broker_cy.replica.throttle import UNLIMITED, LinkThrottle
 from broker_cy.replication.broker_links import CONNECT_S, BrokerLink
 from broker_cy.replication.links import Asking, LinkFailed
 from broker_cy.wire import messages
@@ -24,11 +29,13 @@ from broker_cy.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
     import ssl
+    from uuid import UUID
 
     from broker_cy.client.connection import Connection
     from broker_cy.client.outgoing import Outgoing
 
 BOOTSTRAP: Final = "bootstrap.servers"
+BYTES_PER_S: Final = "brokercy.mirror.bytes.per.second"
 ANSWER_S: Final = 10.0
 # Topics of one request.
 TOPICS_MAX: Final = 500
@@ -38,10 +45,33 @@ FETCH_VERSION_MIN, FETCH_VERSION_MAX = 13, 17
 
 
 class LinkSettings(NamedTuple):
-    """The file of a link."""
+    """The file of a link. `bytes_per_s` limits what each broker fetches over it; None for no limit."""
 
     bootstrap: tuple[Address, ...]
     security: ClientSecurity
+    bytes_per_s: int | None = None
+
+
+class Origin(NamedTuple):
+    """A topic of the source that is a mirror, or was one; `topic_id` is that of its own source, None: not known."""
+
+    is_mirror: bool
+    topic_id: UUID | None
+
+
+class LinkWaits(LinkFailed):
+    """The source cannot be asked; `cause` says why in one word."""
+
+    def __init__(self, cause: Cause, reason: str) -> None:
+        super().__init__(reason)
+        self.cause = cause
+
+
+_CAUSES: Final = {Failure.INVALID: Cause.LINK_FILE, Failure.UNSUPPORTED: Cause.OLD_SOURCE}
+
+
+def _cause_of(error: ClientError) -> Cause:
+    return _CAUSES.get(error.failure, Cause.UNREACHABLE)
 
 
 def read_link(directory: str | None, name: str) -> LinkSettings:
@@ -57,7 +87,23 @@ def read_link(directory: str | None, name: str) -> LinkSettings:
     except ValueError as error:
         raise ClientError(Failure.INVALID, f"{path}: {BOOTSTRAP}: {error}") from None
     login = {each: text for each, text in settings.items() if each.startswith(PREFIXES)}
-    return LinkSettings(addresses, security_of(login, str(path)))
+    for each in settings:
+        if each not in login and each not in (BOOTSTRAP, BYTES_PER_S):
+            raise ClientError(Failure.INVALID, f"{path}: {each} is no setting of a link")
+    return LinkSettings(addresses, security_of(login, str(path)), _bytes_per_s(settings, path))
+
+
+def _bytes_per_s(settings: Mapping[str, str], path: Path) -> int | None:
+    text = settings.get(BYTES_PER_S)
+    if text is None:
+        return None
+    try:
+        found = int(text)
+    except ValueError:
+        found = 0
+    if found < 1:
+        raise ClientError(Failure.INVALID, f"{path}: {BYTES_PER_S} must be a whole number above 0, not {text!r}")
+    return found
 
 
 def _same(context: ssl.SSLContext) -> ssl.SSLContext:
@@ -81,7 +127,12 @@ class SourceCluster:
     """
 
     def __init__(
-        self, name: str, client_id: str, outgoing: Outgoing, read: Callable[[], Awaitable[LinkSettings]]
+        self,
+        name: str,
+        client_id: str,
+        outgoing: Outgoing,
+        read: Callable[[], Awaitable[LinkSettings]],
+        throttle: LinkThrottle,
     ) -> None:
         self.name = name
         self._client_id = client_id
@@ -90,6 +141,7 @@ class SourceCluster:
         self._pool: Pool | None = None
         self._bootstrap: tuple[Address, ...] = ()
         self._addresses: dict[int, Address] = {}
+        self._throttle = throttle
 
     async def metadata(self, topics: Sequence[str]) -> messages.MetadataResponse:
         """The metadata of up to TOPICS_MAX topics. Raises LinkFailed."""
@@ -97,7 +149,7 @@ class SourceCluster:
             topics=[messages.MetadataRequest.MetadataRequestTopic(name=each) for each in topics],
             allow_auto_topic_creation=False,
         )
-        failure = "no broker is known"
+        cause, failure = Cause.UNREACHABLE, "no broker is known"
         try:
             pool = await self._open()
             known = [Peer(address, node_id) for node_id, address in self._addresses.items()]
@@ -107,14 +159,44 @@ class SourceCluster:
                         peer, request, messages.MetadataResponse, Deadline(ANSWER_S), at_least=METADATA_VERSION_MIN
                     )
                 except ClientError as error:
-                    failure = str(error)
+                    cause, failure = _cause_of(error), str(error)
                     continue
                 self._addresses = {each.node_id: Address(each.host, each.port) for each in answer.brokers}
                 return answer
         except ClientError as error:
-            failure = str(error)
+            cause, failure = _cause_of(error), str(error)
         await self.close()
-        raise LinkFailed(f"link {self.name}: {failure}")
+        raise LinkWaits(cause, f"link {self.name}: {failure}")
+
+    async def origins(self, topics: Sequence[str]) -> dict[str, Origin] | None:
+        """Which of the topics are mirrors, or were mirrors before they were promoted: without those whose settings the
+        link may not see (DESCRIBE_CONFIGS). None if the source does not answer.
+        """
+        kind = messages.DescribeConfigsRequest
+        request = kind(
+            resources=[
+                kind.DescribeConfigsResource(
+                    resource_type=RESOURCE_TOPIC, resource_name=each, configuration_keys=[LINK, SOURCE_TOPIC_ID]
+                )
+                for each in topics
+            ]
+        )
+        node_id, address = next(iter(self._addresses.items()), (-1, None))
+        if self._pool is None or address is None:
+            return None
+        try:
+            answer, _ = await self._pool.ask(
+                Peer(address, node_id), request, messages.DescribeConfigsResponse, Deadline(ANSWER_S)
+            )
+        except ClientError:
+            return None
+        found = {}
+        for each in answer.results:
+            values = {config.name: config.value or "" for config in each.configs}
+            is_mirror, source_id = bool(values.get(LINK)), source_topic_id(values)
+            if each.error_code == ErrorCode.NONE and (is_mirror or source_id is not None):
+                found[each.resource_name] = Origin(is_mirror, source_id)
+        return found
 
     async def _open(self) -> Pool:
         """Raises ClientError."""
@@ -124,6 +206,7 @@ class SourceCluster:
             tls = partial(_same, context) if context is not None else None
             outgoing = replace(self._outgoing, login=login, tls=tls)
             self._bootstrap = settings.bootstrap
+            self._throttle.limit_to(UNLIMITED if settings.bytes_per_s is None else settings.bytes_per_s)
             self._pool = Pool(self._client_id, outgoing)
         return self._pool
 

@@ -46,4 +46,8 @@ cdef class MirrorFetchSession(FetchSessionHandler):
             return None
         if not partition.replica.is_clean():
             self.unwritten.add(key)
-        return self.mirrors[partition].ask(partition.replica, partition.log.epochs)
+        ask = self.mirrors[partition].ask(partition.replica, partition.log.epochs)
+        if self.is_exceeded and ask is not None:
+            self.held.add(key)
+            return None
+        return ask

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker_cy.config.mirror import (
-    SOURCE_TOPIC_ID,
-    MirrorSettings,
-    is_mirror,
-    mirror_settings,
-    source_topic_id,
-)
 from broker_cy.controller import mirror_ops
 from broker_cy.controller.config_ops import AlterConfigs, OpType, ResourceChange, SettingChange
 from broker_cy.controller.partition_change import RECOVERED
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
+from broker_cy.core.mirror_settings import (
+    SOURCE_TOPIC,
+    SOURCE_TOPIC_ID,
+    MirrorSettings,
+    is_mirror,
+    mirror_settings,
+    source_topic_id,
+)
 from broker_cy.metadata.image import RESOURCE_TOPIC
+from broker_cy.replica.mirror import Cause
 from broker_cy.replica.replica import Role
-from broker_cy.replica.throttle import ReplicaThrottle
+from broker_cy.replica.throttle import LinkThrottle
 from broker_cy.replication.broker_links import AlterLink
 from broker_cy.replication.fetcher import Follower
 from broker_cy.replication.links import LinkFailed
 from broker_cy.replication.mirror_cluster import LinkSettings, SourceCluster, read_link
 from broker_cy.replication.mirror_flows import LinkFlows
+from broker_cy.replication.mirror_progress import RATE_WINDOW_MS, RATE_WINDOWS
+from broker_cy.replication.mirror_view import MirrorView, State
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from broker_cy.control.controller_service import ControllerService
     from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import ImageDelta, MetadataImage
+    from broker_cy.metrics.events import Event
     from broker_cy.replica.partition import Partition
     from broker_cy.replica.partition_table import PartitionTable
     from broker_cy.storage.log_manager import LogManager
@@ -67,6 +72,7 @@ class Parts:
     controller: ControllerService
     outgoing: Outgoing
     workers: Executor
+    note: Callable[[Event], None]
 
 
 class MirrorManager:
@@ -127,9 +133,8 @@ class MirrorManager:
             async def read() -> LinkSettings:
                 return await parts.loop.run_in_executor(parts.workers, read_link, directory, settings.link)
 
-            cluster = SourceCluster(settings.link, f"broker-{parts.node_id}-mirror", parts.outgoing, read)
-            # As a consumer, which has no replica id and no throttle.
-            throttle = ReplicaThrottle(1, 1000)
+            throttle = LinkThrottle(RATE_WINDOWS, RATE_WINDOW_MS)
+            cluster = SourceCluster(settings.link, f"broker-{parts.node_id}-mirror", parts.outgoing, read, throttle)
             follower = Follower(
                 CONSUMER,
                 lambda: CONSUMER,
@@ -148,6 +153,39 @@ class MirrorManager:
         for link in self._links.values():
             await link.close()
         self._links.clear()
+
+    def views(self) -> Iterator[MirrorView]:
+        """The mirrors that this broker leads, and those that were promoted. The loop may run between two of them."""
+        now_ms = int(self._parts.clock.monotonic() * 1000)
+        for link in list(self._links.values()):
+            yield from link.views(now_ms)
+        for partition in list(self._settled):
+            if partition in self._settled:
+                yield self._promoted(partition)
+
+    def _promoted(self, partition: Partition) -> MirrorView:
+        overrides = self._parts.image().configs.topic(partition.topic)
+        topic_id = source_topic_id(overrides)
+        return MirrorView(
+            topic=partition.topic,
+            partition=partition.index,
+            link="",
+            source_topic=overrides.get(SOURCE_TOPIC) or partition.topic,
+            source_topic_id=None if topic_id is None else uuids.to_text(topic_id),
+            state=State.PROMOTED.value,
+            cause="",
+            reason="",
+            source_leader=None,
+            source_epoch=None,
+            source_end=None,
+            end=partition.high_watermark,
+            lag_records=None,
+            lag_ms=None,
+            records=0,
+            bytes=0,
+            records_per_s=0.0,
+            bytes_per_s=0.0,
+        )
 
     # --- a promoted partition
 
@@ -193,6 +231,14 @@ class MirrorManager:
         self._parts.loop.call_later(backoff_s, self.refresh, partition.topic)
 
     # --- the controller (mirror_flows.Controller)
+
+    def partitions(self, topic: str) -> int:
+        """See mirror_flows.Controller."""
+        found = self._parts.image().topics.by_name(topic)
+        return 0 if found is None else len(found.partitions)
+
+    def note(self, event: Event) -> None:
+        self._parts.note(event)
 
     async def pin(self, topic: str, topic_id: UUID) -> None:
         """See mirror_flows.Controller."""
@@ -264,8 +310,9 @@ class MirrorManager:
         mirror = link.mirrors.get(partition) if link is not None else None
         if link is not None and mirror is not None:
             mirror.fail(
+                Cause.CONTROLLER,
                 f"the active controller does not raise the leader epoch to {leader_epoch}: it must be one of "
-                f"broker-cy, and the epoch at most {mirror_ops.EPOCH_MAX}"
+                f"broker-cy, and the epoch at most {mirror_ops.EPOCH_MAX}",
             )
             link.failed(partition)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from broker_cy.config.mirror import is_mirror, source_topic_id
+from broker_cy.core.mirror_settings import is_mirror, source_topic_id
 from broker_cy.metadata.image import RESOURCE_TOPIC
 from broker_cy.replication.alterations import Alterations
 from broker_cy.replication.broker_links import AlterLink, BrokerLinks
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from broker_cy.broker.broker import Broker
     from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.replication.mirror_manager import MirrorManager
+    from broker_cy.replication.mirror_view import MirrorView
     from broker_cy.replication.throttles import Throttles
 
 
@@ -91,8 +92,13 @@ class BrokerReplication:
                 broker.controller,
                 broker.outgoing,
                 broker.cold_reader,
+                broker.events.note,
             )
         )
+
+    def mirror_views(self) -> Iterable[MirrorView]:
+        """The mirrors that this broker leads, and those that were promoted."""
+        return () if self._mirrors is None else self._mirrors.views()
 
     async def close(self) -> None:
         self.fetchers.close()

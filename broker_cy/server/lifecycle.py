@@ -54,6 +54,7 @@ from broker_cy.telemetry.commit_sampler import CommitSampler
 from broker_cy.telemetry.loop_watch import LoopWatch
 from broker_cy.telemetry.metrics_binding import bind_metrics
 from broker_cy.telemetry.metrics_sampler import MetricsSampler
+from broker_cy.telemetry.node_pages import Pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,7 +174,8 @@ class BrokerServer:
         ]
         await self._controllers.bind()
         self._began_s = self.loop.time()
-        self.metrics_server = bind_metrics(config, self.loop, self.page, self.missing, self.share_group_page)
+        pages = Pages(self.share_group_page, self.mirrors_page)
+        self.metrics_server = bind_metrics(config, self.loop, self.page, self.missing, pages)
 
     def _make_core(self) -> None:
         """The parts that all connections of clients share."""
@@ -237,6 +239,12 @@ class BrokerServer:
         from broker_cy.share_service.in_flight_page import in_flight_page
 
         return await in_flight_page(self.broker.share, group_id)
+
+    async def mirrors_page(self) -> bytes:
+        """The mirrors that this broker leads, as JSON."""
+        from broker_cy.replication.mirror_view import mirrors_page
+
+        return await mirrors_page(self.broker.mirror_views())
 
     def call_each_tick(self, call: Callable[[], None]) -> None:
         """Call it each loop_watch.PERIOD_S, as long as the broker serves."""
@@ -435,6 +443,7 @@ class BrokerServer:
         broker.controller.load(self._controllers.endpoints())
         self._controllers.start()
         self._replication = BrokerReplication(broker, self._throttles, self._core.flush)
+        broker.mirror_views = self._replication.mirror_views
         self._partitions.replication = self._replication.fetchers
         self._core.silence = self._partitions.silence()
         self._core.on_alter = self._replication.alterations.add

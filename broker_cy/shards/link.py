@@ -149,7 +149,9 @@ class Link:
 
 
 async def _page(server: BrokerServer, asked: dict[str, Any]) -> bytes:
-    """The page of metrics, or of a share group."""
+    """The page of metrics, of a share group, or of mirrors."""
+    if "mirrors" in asked:
+        return await server.mirrors_page()
     if (group_id := asked.get("share_group")) is not None:
         return await server.share_group_page(str(group_id))
     topics = asked["topics"]

@@ -32,6 +32,10 @@ SUMMED: Final = frozenset(
         "broker_cy_share_partitions",
         "broker_cy_share_group_in_flight_records",
         "broker_cy_share_group_last_attempt_records",
+        "broker_cy_mirror_partitions",
+        "broker_cy_mirror_lag_records",
+        "broker_cy_mirror_lag_seconds",
+        "broker_cy_mirror_problem",
         "broker_cy_unflushed_bytes",
     }
 )

@@ -28,7 +28,7 @@ class Kind(IntEnum):
     READY = 3  # shard: {"addresses"}: it serves clients
     MISSING = 4  # shard: {"missing"}: the reasons why it is not ready, see /readyz
     ENDED = 5  # parent: {"broker", "epoch"}: this incarnation of another shard has ended
-    ASK_PAGE = 6  # parent: {"topics"}: null or names; or {"share_group"}: a name
+    ASK_PAGE = 6  # parent: {"topics"}: null or names; {"share_group"}: a name; or {"mirrors"}
     PAGE = 7  # shard: the page, in the order of the questions
 
 

@@ -280,10 +280,12 @@ class Parent:
         from broker_cy.telemetry.metrics_access import access_of
         from broker_cy.telemetry.metrics_address import metrics_address
         from broker_cy.telemetry.metrics_http import MetricsServer
+        from broker_cy.telemetry.node_pages import Pages
 
         access = access_of(self._plan.metrics_access, self._loop.time)
         address = metrics_address(self._plan.metrics)
-        self._metrics = MetricsServer.bind(self._loop, *address, self._page, self._missing, access, self._share_group)
+        pages = Pages(self._share_group, self._mirrors)
+        self._metrics = MetricsServer.bind(self._loop, *address, self._page, self._missing, access, pages)
         self._metrics.start()
 
     def _missing(self) -> list[str]:
@@ -325,6 +327,14 @@ class Parent:
 
         peers = [peer for shard, peer in sorted(self._peers.items()) if self._is_served(shard)]
         answers = await asyncio.gather(*(peer.share_group(group_id) for peer in peers))
+        pages = [page for page in answers if page is not None]
+        return await self._loop.run_in_executor(None, merged, pages)
+
+    async def _mirrors(self) -> bytes:
+        from broker_cy.replication.mirror_view import merged
+
+        peers = [peer for shard, peer in sorted(self._peers.items()) if self._is_served(shard)]
+        answers = await asyncio.gather(*(peer.mirrors() for peer in peers))
         pages = [page for page in answers if page is not None]
         return await self._loop.run_in_executor(None, merged, pages)
 

@@ -60,6 +60,10 @@ class Peer:
         """Its page of a share group; None if it does not answer in time."""
         return await self._ask({"share_group": group_id})
 
+    async def mirrors(self) -> bytes | None:
+        """Its page of mirrors; None if it does not answer in time."""
+        return await self._ask({"mirrors": True})
+
     async def _ask(self, content: dict[str, Any]) -> bytes | None:
         if self._writer is None:
             return None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from broker_cy.config import BrokerConfig
     from broker_cy.telemetry.metrics_http import MetricsServer
+    from broker_cy.telemetry.node_pages import Pages
 
 
 def bind_metrics(
@@ -19,9 +20,9 @@ def bind_metrics(
     loop: asyncio.AbstractEventLoop,
     page: Callable[[frozenset[str] | None], Awaitable[bytes]],
     missing: Callable[[], list[str]],
-    share_group: Callable[[str], Awaitable[bytes]] | None = None,
+    pages: Pages | None = None,
 ) -> MetricsServer | None:
-    """Bind brokercy.metrics.listener; None if it is not set. `page`, `missing` and `share_group` as in MetricsServer.
+    """Bind brokercy.metrics.listener; None if it is not set. `page`, `missing` and `pages` as in MetricsServer.
     Raises ListenError, ConfigError.
     """
     if not config["brokercy.metrics.listener"]:
@@ -31,4 +32,4 @@ def bind_metrics(
     from broker_cy.telemetry.metrics_access import access_of
     from broker_cy.telemetry.metrics_http import MetricsServer
 
-    return MetricsServer.bind(loop, *address, page, missing, access_of(config, loop.time), share_group)
+    return MetricsServer.bind(loop, *address, page, missing, access_of(config, loop.time), pages)

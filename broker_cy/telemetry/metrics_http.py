@@ -3,8 +3,9 @@
 `/healthz` answers 200 while the loop runs. `/readyz` answers 200 while the broker is in service and its coordinators
 are loaded, and 503 before that, while it is fenced and during the stop; the body lists the reasons.
 `/metrics?topic=NAME`, which may be repeated, restricts the partition metrics to these topics. A broker also serves
-`/share-groups?group=NAME`, the records of a share group in flight. Only GET and HEAD are served. With a MetricsAccess,
-/metrics and /share-groups need a token, and all pages are served over TLS.
+`/share-groups?group=NAME`, the records of a share group in flight, and `/mirrors`, the mirrors that it leads. Only GET
+and HEAD are served. With a MetricsAccess, /metrics, /share-groups and /mirrors need a token, and all pages are served
+over TLS.
 
 Bounds: CONNECTIONS_MAX connections; a request of at most 16 KiB before its body (h11), which must be complete REQUEST_S
 after its first byte; IDLE_S between two requests and for the peer to read an answer. When all connections are taken, a
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import ssl
 
     from broker_cy.telemetry.metrics_access import MetricsAccess
+    from broker_cy.telemetry.node_pages import Pages
 
 LOGGER = logging.getLogger("broker_cy.server.metrics")
 
@@ -53,8 +55,6 @@ Answer = tuple[int, str, bytes]
 AUTHENTICATE = ("WWW-Authenticate", 'Bearer realm="metrics"')
 BACKLOG = 16
 T = TypeVar("T")
-# The records in flight of a share group, as JSON.
-SharePage = Callable[[str], Awaitable[bytes]]
 
 
 @dataclass(slots=True, eq=False)
@@ -70,7 +70,7 @@ class _Peer:
 
 class MetricsServer:
     """Serves `page()` at /metrics, `missing()`, which prevents the broker from being ready, at /readyz, and
-    `share_group()` at /share-groups.
+    `pages` at /share-groups and /mirrors.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class MetricsServer:
         page: Callable[[frozenset[str] | None], Awaitable[bytes]],
         missing: Callable[[], list[str]],
         access: MetricsAccess | None = None,
-        share_group: SharePage | None = None,
+        pages: Pages | None = None,
     ) -> None:
         self._loop = loop
-        self._share_group = share_group
+        self._pages = pages
         self._access = access
         # Connections in their TLS handshake, the oldest one first, and their sockets.
         self._handshakes: dict[asyncio.Task[None], socket.socket] = {}
@@ -107,11 +107,11 @@ class MetricsServer:
         page: Callable[[frozenset[str] | None], Awaitable[bytes]],
         missing: Callable[[], list[str]],
         access: MetricsAccess | None = None,
-        share_group: SharePage | None = None,
+        pages: Pages | None = None,
     ) -> MetricsServer:
         """Listen on an address, without accepting yet. Raises ListenError."""
         bound = open_socket("brokercy.metrics.listener", host, port, BACKLOG)
-        return cls(loop, bound, page, missing, access, share_group)
+        return cls(loop, bound, page, missing, access, pages)
 
     def start(self) -> None:
         """Accept from now on."""
@@ -269,13 +269,15 @@ class MetricsServer:
         if method not in ("GET", "HEAD"):
             return 405, TEXT, f"{method} is not supported; use GET or HEAD\n".encode()
         path, _, query = target.partition("?")
-        if path in ("/metrics", "/share-groups") and not is_trusted:
+        if path in ("/metrics", "/share-groups", "/mirrors") and not is_trusted:
             return 401, TEXT, b"a token of brokercy.metrics.token.file is needed (Authorization: Bearer TOKEN)\n"
-        if path == "/share-groups" and self._share_group is not None:
+        if path == "/mirrors" and self._pages is not None:
+            return 200, JSON, await self._pages.mirrors()
+        if path == "/share-groups" and self._pages is not None:
             groups = parse_qs(query, keep_blank_values=True).get("group", ())
             if len(groups) != 1:
                 return 400, TEXT, b"name one share group: /share-groups?group=NAME\n"
-            return 200, JSON, await self._share_group(groups[0])
+            return 200, JSON, await self._pages.share_group(groups[0])
         if path == "/metrics":
             topics = parse_qs(query, keep_blank_values=True).get("topic")
             return 200, CONTENT_TYPE, await self._page(None if topics is None else frozenset(topics))
@@ -286,5 +288,5 @@ class MetricsServer:
             if missing and not is_trusted:
                 return 503, TEXT, b"not ready\n"
             return (503, TEXT, "".join(f"{each}\n" for each in missing).encode()) if missing else (200, TEXT, b"ok\n")
-        more = "" if self._share_group is None else ", /share-groups"
+        more = "" if self._pages is None else ", /share-groups, /mirrors"
         return 404, TEXT, f"not found; the pages are /metrics{more}, /healthz and /readyz\n".encode()

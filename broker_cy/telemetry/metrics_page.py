@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from broker_cy.connections.answers import ServerCore
     from broker_cy.metrics.login_counts import LoginCounts
     from broker_cy.replica.partition import Partition
+    from broker_cy.replication.mirror_view import MirrorView
     from broker_cy.share.share_partitions import ShareKey
     from broker_cy.share_service.share_service import ShareService
     from broker_cy.telemetry.loop_watch import LoopWatch
@@ -80,6 +81,7 @@ async def render(broker: Broker, core: ServerCore, watch: LoopWatch, only: froze
     page.one("broker_cy_topics", len(topics))
     await _partitions(page, topics)
     await _coordinators(page, broker)
+    await _mirrors(page, broker)
     _storage(page, broker, core)
     await _directories(page, broker)
     _quorum(page, broker)
@@ -313,6 +315,34 @@ async def _share_flights(page: Page, share: ShareService, keys: list[ShareKey]) 
     page.family("broker_cy_share_group_last_attempt_records")
     for group_id, flight in flights.items():
         page.sample("broker_cy_share_group_last_attempt_records", flight.last_attempts, group_id)
+
+
+async def _mirrors(page: Page, broker: Broker) -> None:
+    views: list[MirrorView] = []
+    for view in broker.mirror_views():
+        views.append(view)
+        if len(views) % PARTITIONS_PER_SLICE == 0:
+            await asyncio.sleep(0)
+    page.family("broker_cy_mirror_partitions")
+    for (link, state), number in Counter((view.link, view.state) for view in views).items():
+        page.sample("broker_cy_mirror_partitions", number, link, state)
+    page.family("broker_cy_mirror_problem")
+    for view in views:
+        if view.cause:
+            page.sample("broker_cy_mirror_problem", 1, view.link, view.topic, str(view.partition), view.cause)
+    copied = [view for view in views if view.link]
+    found: dict[str, list[float | None]] = {
+        "broker_cy_mirror_lag_records": [view.lag_records for view in copied],
+        "broker_cy_mirror_lag_seconds": [None if view.lag_ms is None else view.lag_ms / 1000 for view in copied],
+        "broker_cy_mirror_records_total": [view.records for view in copied],
+        "broker_cy_mirror_bytes_total": [view.bytes for view in copied],
+    }
+    for name, values in found.items():
+        page.family(name)
+        for view, value in zip(copied, values, strict=True):
+            if value is not None:
+                page.sample(name, value, view.link, view.topic, str(view.partition))
+        await asyncio.sleep(0)
 
 
 def _storage(page: Page, broker: Broker, core: ServerCore) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigEntry
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.core import mirror_settings as mirror
 from broker_cy.core.configs import ConfigSource
 from broker_mirror.filters import NameFilter
 from broker_mirror.flows import Flow, Verdict
@@ -128,5 +129,8 @@ def plan_configs(flow: Flow, source: Iterable[ConfigEntry], target: Iterable[Con
 
 def _is_copied(flow: Flow, entry: ConfigEntry) -> bool:
     if entry.is_read_only or entry.is_sensitive or entry.source is ConfigSource.STATIC_BROKER_CONFIG:
+        return False
+    if entry.name in mirror.NAMES:
+        # What a topic mirrors is no property of its records: a copied setting would make a mirror of the remote topic.
         return False
     return flow.properties.takes(entry.name)

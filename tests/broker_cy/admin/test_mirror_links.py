@@ -14,7 +14,7 @@ from broker_cy.admin.caller import Caller
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.mirror_links import LinkTopic, link_partitions, link_topics, topics_of
 from broker_cy.admin.topics import NewTopic
-from broker_cy.config import mirror
+from broker_cy.core import mirror_settings as mirror
 from tests.support.broker import BrokerProcess
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker_cy.config.mirror import LINK, SOURCE_TOPIC_ID
 from broker_cy.controller import mirror_ops
 from broker_cy.controller.config_ops import AlterConfigs, OpType, Outcome, ResourceChange, SettingChange
 from broker_cy.controller.mirror_ops import PROMOTION_EPOCHS
 from broker_cy.controller.producer_ids import PRODUCER_ID_RANGE_BITS, AllocateProducerIds
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.mirror_settings import LINK, SOURCE_TOPIC_ID
 from broker_cy.metadata.image import RESOURCE_TOPIC
 from tests.broker_cy.controller.brokers import Brokers
 from tests.support.images import same_content

@@ -11,8 +11,9 @@ from uuid import UUID
 import pytest
 
 from broker_cy.controller.partition_change import RECOVERING
+from broker_cy.core.mirror_settings import LINK, PAUSED, SOURCE_TOPIC, SOURCE_TOPIC_ID, mirror_settings
 from broker_cy.events.cluster_changes import failures, writer
-from broker_cy.events.event_log import config_changes
+from broker_cy.events.event_log import config_changes, mirror_change
 from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.metadata.image import BrokerImage, ImageDelta, MetadataImage, PartitionImage, TopicDelta
 from broker_cy.metadata.topics import TopicImage
@@ -264,3 +265,23 @@ def test_events_have_no_secrets(name: str, is_of_broker: bool, is_hidden: bool) 
     """If this fails, readers of __cluster_events get the passwords of replaced key stores."""
     (change,) = config_changes({name: "before"}, {name: "after"}, is_of_broker=is_of_broker)
     assert (change.before, change.after) == (("[hidden]",) * 2 if is_hidden else ("before", "after"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change"),
+    [
+        ({}, {LINK: "east"}, "began"),
+        ({LINK: "east"}, {LINK: "east", SOURCE_TOPIC_ID: "GwdKkBAzTqmDQxlIqXGwKg"}, None),
+        ({LINK: "east"}, {LINK: "east", PAUSED: "true"}, "paused"),
+        ({LINK: "east", PAUSED: "true"}, {LINK: "east", PAUSED: "false"}, "resumed"),
+        ({LINK: "east"}, {LINK: "west"}, "began"),
+        ({LINK: "east"}, {LINK: "east", SOURCE_TOPIC: "other"}, "began"),
+        ({LINK: "east"}, {SOURCE_TOPIC_ID: "GwdKkBAzTqmDQxlIqXGwKg"}, "promoted"),
+        ({}, {}, None),
+    ],
+)
+def test_changes_of_settings_tell_what_became_of_a_mirror(
+    before: dict[str, str], after: dict[str, str], change: str | None
+) -> None:
+    """If this fails, the events do not show when a topic was promoted, or that a mirror was paused."""
+    assert mirror_change(mirror_settings("t", before), mirror_settings("t", after)) == change

@@ -17,7 +17,7 @@ from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.mirror import Mirror, Source
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.silence import FollowerSilence
-from broker_cy.replica.throttle import ReplicaThrottle
+from broker_cy.replica.throttle import LinkThrottle, ReplicaThrottle
 from broker_cy.replication.mirror_fetch_session import MirrorFetchSession
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
@@ -72,3 +72,21 @@ def test_the_source_sees_a_consumer(tmp_path: Path, version: int) -> None:
     answer = codec.encode(messages.FetchResponse(session_id=4, responses=[answered]), version)
     error, (found,) = session.take(memoryview(answer))
     assert (error, found.partition, found.high_watermark) == (0, partition, 6)
+
+
+def test_a_link_is_not_faster_than_its_rate(tmp_path: Path) -> None:
+    """If this fails, a mirror takes the whole line between two sites, although its link has a rate."""
+    partition, topic_id = mirror_partition(tmp_path), uuid.uuid4()
+    mirror = Mirror(9, topic_id)
+    mirror.found(Source(topic_id, 5, 8), -1)
+    throttle = LinkThrottle(10, 1_000)
+    session = MirrorFetchSession(cast(Any, CONFIG), throttle, {partition: mirror})
+    session.version = 17
+    session.add(partition)
+    throttle.record(5_000, 10_000)
+    assert session.request(-1, 10_000) is not None, "the link has no rate"
+    session.restart()
+    throttle.limit_to(1_000)
+    assert session.request(-1, 10_100) is None
+    assert session.held_ms(10_100) == 4_900
+    assert session.request(-1, 15_000) is not None

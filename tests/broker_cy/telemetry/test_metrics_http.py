@@ -11,6 +11,7 @@ import uvloop
 
 from broker_cy.telemetry import metrics_http
 from broker_cy.telemetry.metrics_http import CONNECTIONS_MAX, MetricsServer
+from broker_cy.telemetry.node_pages import Pages
 
 DEADLINE_S = 60.0
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: broker\r\n\r\n"
@@ -210,13 +211,16 @@ def test_the_page_of_a_share_group_needs_one_name_and_the_token() -> None:
     """If this fails, records in flight are served to everybody, or a group whose name has a blank is not found."""
 
     async def main() -> None:
+        async def mirrors() -> bytes:
+            return b"{}"
+
         async def share_group(name: str) -> bytes:
             return name.encode()
 
         async with Listener() as listener:
             server = listener.server
             assert (await server.respond("GET", "/share-groups?group=g"))[0] == 404
-            server._share_group = share_group
+            server._pages = Pages(share_group, mirrors)
             assert await server.respond("GET", "/share-groups?group=a%20b") == (200, metrics_http.JSON, b"a b")
             for target in ("/share-groups", "/share-groups?group=a&group=b"):
                 assert (await server.respond("GET", target))[0] == 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker_cy.config import mirror
+from broker_cy.core import mirror_settings as mirror
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages as m
 from tests.history.operations import Fate, Place, Read, Recorder, Send
