@@ -28,6 +28,8 @@ from broker_cy.reporting.terminal import print_rows
 from broker_mirror.config import MirrorConfig, load_config
 from broker_mirror.flows import Flow, cautions, chosen, flows_of
 from broker_mirror.listener import Listener
+from broker_mirror.promotion import command as promotion
+from broker_mirror.promotion import reverse_command
 from broker_mirror.proof import command as proof
 from broker_mirror.service import Service
 from broker_mirror.sharing import Share
@@ -45,6 +47,7 @@ examples:
   broker-mirror status mm2.properties                 the state of the running process
   broker-mirror verify mm2.properties                 compare the records of both sides
   broker-mirror drill mm2.properties --group billing  what a group would read again after a failover
+  broker-mirror promote mm2.properties                fail over: after the last record was copied
 """
 T = TypeVar("T")
 
@@ -225,6 +228,8 @@ def _errors(context: click.Context, *, as_json: bool) -> Iterator[None]:
 
 
 proof.add(command)
+promotion.add(command)
+reverse_command.add(command)
 
 
 def main() -> int:

@@ -15,6 +15,7 @@ from broker_cy.client.mirror_status import FlowStatus, PartitionState
 from broker_cy.core.errors import ErrorCode
 from broker_mirror.filters import NameFilter
 from broker_mirror.flows import SUPPORT, ClientSettings, Flow, FlowKind
+from broker_mirror.link.tasks import LinkTasks
 from broker_mirror.member import FlowMember
 from broker_mirror.merged import Role, Side
 from broker_mirror.sharing import Share
@@ -64,6 +65,7 @@ class FlowRun:
         self._share: Share | None = None
         self._copying: asyncio.Task[Any] | None = None
         self._loops: set[asyncio.Task[None]] = set()
+        self._link: LinkTasks | None = None
         # The last failure of each task.
         self.failed_turns: dict[str, str] = {}
 
@@ -150,6 +152,8 @@ class FlowRun:
             self._every("refresh.topics", self._refresh_topics, begins=False)
         if share.leads:
             self._begin_single_tasks(self._tasks)
+            if self.flow.copies and self.flow.kind is FlowKind.LINK:
+                self._begin_link_tasks(self._tasks)
 
     def _begin_single_tasks(self, tasks: FlowTasks) -> None:
         self._every("emit.heartbeats", tasks.emit_heartbeat)
@@ -163,6 +167,17 @@ class FlowRun:
         self._every("refresh.groups", tasks.refresh_groups)
         self._every("emit.checkpoints", self._emit_checkpoints)
         self._every("sync.group.offsets", tasks.sync_group_offsets)
+
+    def _begin_link_tasks(self, tasks: FlowTasks) -> None:
+        source, target = self.client(Side.SOURCE, Role.ADMIN), self.client(Side.TARGET, Role.ADMIN)
+        link = self._link = LinkTasks(self.flow, source, target, tasks)
+        self._every("refresh.topics", link.refresh_topics)
+        self._every("sync.topic.configs", tasks.sync_topic_configs, begins=False)
+        self._every("sync.topic.acls", tasks.sync_topic_acls, begins=False)
+        self._every("refresh.groups", link.refresh_mirrors, begins=False)
+        if self.flow.interval_s("sync.group.offsets") is not None:
+            interval_s = self.flow.values["brokercy.link.groups.interval.ms"] / 1000
+            self._loops.add(asyncio.create_task(self._loop("sync.group.offsets", link.sync_groups, interval_s)))
 
     async def _emit_checkpoints(self) -> None:
         assert self._tasks is not None
@@ -182,7 +197,7 @@ class FlowRun:
 
     async def _give_up(self) -> None:
         """End the work of a share: what was copied is committed."""
-        self._share = None
+        self._share = self._link = None
         loops, self._loops = self._loops, set()
         for each in loops:
             each.cancel()
@@ -201,7 +216,9 @@ class FlowRun:
         if interval_s is not None:
             self._loops.add(asyncio.create_task(self._loop(task, turn, float(interval_s), begins=begins)))
 
-    async def _loop(self, task: str, turn: Callable[[], Awaitable[None]], interval_s: float, *, begins: bool) -> None:
+    async def _loop(
+        self, task: str, turn: Callable[[], Awaitable[None]], interval_s: float, *, begins: bool = True
+    ) -> None:
         wait_s = 0.0 if begins else interval_s
         while True:
             await asyncio.sleep(wait_s)
@@ -223,6 +240,8 @@ class FlowRun:
         if tasks is not None:
             for task, found in tasks.problems.items():
                 problems |= {f"{task}: {what}": text for what, text in found.items()}
+        if self._link is not None:
+            problems |= {f"sync.group.offsets: {what}": text for what, text in self._link.groups.problems.items()}
         if copied is not None and copied.error:
             problems["copy"] = copied.error
         if copied is not None and copied.note:
@@ -237,10 +256,15 @@ class FlowRun:
             partitions=() if copied is None else tuple(map(partition_state, copied.partitions)),
             problems=problems,
             loops=() if tasks is None else tasks.plan.cycles,
-            groups={} if tasks is None else dict(tasks.translated),
+            groups=self._groups(),
             checkpoint_ms=None if tasks is None else tasks.checkpoint_ms,
             checkpoint_at_ms=None if tasks is None else tasks.checkpoint_at_ms,
         )
+
+    def _groups(self) -> dict[str, int]:
+        if self._link is not None:
+            return dict(self._link.groups.carried)
+        return {} if self._tasks is None else dict(self._tasks.translated)
 
     def counts(self) -> tuple[int, int]:
         """Return the records and bytes that were copied since the begin of the share."""

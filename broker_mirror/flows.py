@@ -126,6 +126,11 @@ class Flow:
         return str(self.values["offset.storage.topic"])
 
     @property
+    def link(self) -> str:
+        """The link of the target's brokers over which its topics mirror those of the source (link flows)."""
+        return str(self.values["brokercy.link"] or self.pair.source)
+
+    @property
     def is_exactly_once(self) -> bool:
         return str(self.values[SUPPORT]).lower() == "enabled"
 

@@ -131,6 +131,6 @@ def _is_copied(flow: Flow, entry: ConfigEntry) -> bool:
     if entry.is_read_only or entry.is_sensitive or entry.source is ConfigSource.STATIC_BROKER_CONFIG:
         return False
     if entry.name in mirror.NAMES:
-        # What a topic mirrors is no property of its records: a copied setting would make a mirror of the remote topic.
+        # A copied setting would make a mirror of the remote topic.
         return False
     return flow.properties.takes(entry.name)

@@ -24,7 +24,8 @@ def pure_files() -> list[Path]:
     of_copy = ("actions.py", "assignment.py", "flow.py", "message_sets.py", "partition.py", "status.py", "topic_ids.py")
     copy = (MIRROR / "copy" / name for name in of_copy)
     proof = (MIRROR / "proof" / name for name in ("drilling.py", "keys.py", "pairing.py", "ranges.py"))
-    return [*(MIRROR / name for name in names), *(MIRROR / "formats").glob("*.py"), *tasks, *copy, *proof]
+    link = MIRROR / "link" / "groups.py"
+    return [link, *(MIRROR / name for name in names), *(MIRROR / "formats").glob("*.py"), *tasks, *copy, *proof]
 
 
 def test_pure_files_use_nothing_of_the_machine() -> None:

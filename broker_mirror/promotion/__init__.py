@@ -1,0 +1,1 @@
+"""The failover of topics to the target of a flow: `broker-mirror promote`."""
