@@ -303,8 +303,9 @@ class LinkFlows:
         for begin in range(0, len(topics), TOPICS_MAX):
             part = topics[begin : begin + TOPICS_MAX]
             metadata = await self.cluster.metadata(part)
-            begun = {self._settings[each].topic for each, mirror in self.mirrors.items() if mirror.source is not None}
-            fresh = [each for each in part if each not in begun]
+            # A partition may begin after others of its topic: this broker leads it later.
+            begins = {self._settings[each].topic for each, mirror in self.mirrors.items() if mirror.source is None}
+            fresh = [each for each in part if each in begins]
             origins = await self.cluster.origins(fresh) if fresh else {}
             self._count(metadata)
             self._take_metadata(metadata, origins)

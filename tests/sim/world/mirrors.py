@@ -252,10 +252,11 @@ class Mirrors:
             if source.log_start_offset == source.log_end_offset:
                 # It is empty, and begins again.
                 self._kept[key] = 0
-            elif self._kept[key] == source.log_start_offset < source.log_end_offset:
-                # All common records were deleted. A mirror does not truncate its whole log.
+            elif self._kept[key] == start:
+                # All common records were deleted. A mirror does not truncate its whole log. If only the second cluster
+                # deleted more, the logs may have parted after the first record that is left here.
                 self._unrelated.add(key)
-                self._kept[key] = source.log_end_offset
+                self._kept[key] = source.log_end_offset if start == source.log_start_offset else source.log_start_offset
         return [
             Reverser(self._world, f"reverser-{CLUSTER}", CLUSTER),
             MirrorWriter(self._world, f"mirrorwriter9-{TARGET}", TARGET),
