@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from broker_cy.admin import ClientError
+from collections.abc import Mapping
+from typing import Final
+
+from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation
+from broker_cy.admin.reader import Reader
 from broker_cy.core.errors import ErrorCode
 from broker_mirror.copy.positions import committed_positions
 from broker_mirror.flow_run import connect
@@ -11,6 +16,9 @@ from broker_mirror.flows import Flow
 from broker_mirror.formats.source_offsets import CONNECTOR
 from broker_mirror.merged import Role, Side
 from broker_mirror.status import PartitionLag
+
+LOOK_BYTES: Final = 64 << 10
+"""Bytes of a partition in one answer, while the first record of each is looked for."""
 
 
 async def lag_of(flow: Flow) -> list[PartitionLag]:
@@ -28,11 +36,45 @@ async def lag_of(flow: Flow) -> list[PartitionLag]:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             committed = {}
-    found = []
-    for key in keys:
-        position = committed[key].offset if key in committed else None
-        end = ends.found.get(key)
-        begin = position if position is not None else starts.found.get(key)
-        lag = None if begin is None or end is None else max(0, end - begin)
-        found.append(PartitionLag(str(flow.pair), key.topic, key.partition, position, end, lag))
+        begins = {**starts.found, **{key: each.offset for key, each in committed.items()}}
+        lags = {key: max(0, end - begins[key]) for key, end in ends.found.items() if key in begins}
+        for key in await without_records(source, {key: begins[key] for key, lag in lags.items() if lag}, ends.found):
+            lags[key] = 0
+    return [
+        PartitionLag(
+            str(flow.pair),
+            key.topic,
+            key.partition,
+            committed[key].offset if key in committed else None,
+            ends.found.get(key),
+            lags.get(key),
+        )
+        for key in keys
+    ]
+
+
+async def without_records(
+    client: AdminClient, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> set[TopicPartition]:
+    """Return those of the partitions that have only markers and aborted records between `begins` and `ends`: a flow
+    commits the offset of its last record, and nothing for what follows. A partition with an open transaction is not
+    among them. Reading ends at the first record of each, so aborted records bound it. Raises ClientError.
+    """
+    stable = (await client.offsets.latest(begins, isolation=Isolation.READ_COMMITTED)).found if begins else {}
+    found = {key for key in begins if stable.get(key, -1) >= ends[key]}
+    left = set(found)
+    async with Reader(
+        client.caller,
+        {key: begins[key] for key in found},
+        ends={key: ends[key] for key in found},
+        isolation=Isolation.READ_COMMITTED,
+        partition_bytes_max=LOOK_BYTES,
+    ) as reader:
+        async for chunk in reader:
+            if chunk.records or chunk.damage:
+                found.discard(chunk.partition)
+            if chunk.partition not in found or chunk.next_offset >= ends[chunk.partition]:
+                left.discard(chunk.partition)
+            if not left:
+                break
     return found

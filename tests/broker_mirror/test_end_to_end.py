@@ -122,9 +122,25 @@ def test_records_groups_and_topics_are_copied(clusters: Clusters, tmp_path: Path
         assert after == values(range(70, 120))
 
     both(clusters, check)
+
+    async def write_after(a: AdminClient, _: AdminClient) -> None:
+        await send(a, "orders", range(1))
+        producer = a.transactional_producer("aborted")
+        await producer.begin()
+        await producer.send("orders", [Record(timestamp=int(time.time() * 1000), value=b"aborted")], partition=1)
+        await producer.abort()
+
+    async def has_marker(a: AdminClient, _: AdminClient) -> bool:
+        key = TopicPartition("orders", 1)
+        stable = (await a.offsets.latest([key], isolation=Isolation.READ_COMMITTED)).whole()
+        return stable[key] == 2
+
+    both(clusters, write_after)
+    until(lambda: both(clusters, has_marker), "the marker of the aborted transaction")
     found = run([sys.executable, "-m", "broker_mirror", "lag", str(tmp_path / "mirror.properties"), "--json"])
     rows = json.loads(found.stdout)
-    assert [(each["partition"], each["lag"]) for each in rows] == [(0, 0), (1, 0), (2, 0)]
+    # Nothing is left to copy of an aborted record and its marker.
+    assert [(each["partition"], each["lag"]) for each in rows] == [(0, 1), (1, 0), (2, 0)]
 
 
 @pytest.mark.full
