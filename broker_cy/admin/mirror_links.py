@@ -10,30 +10,40 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.configs import ConfigCalls, ConfigResource, ResourceType
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.metrics_listener import pages_of
 from broker_cy.core.classes import NamedTuple, dataclass
+from broker_cy.core.mirror_settings import NAMES, SOURCE_TOPIC, mirror_settings, source_topic_id
 
-LINK: Final = "brokercy.mirror.link"
-SOURCE_TOPIC: Final = "brokercy.mirror.source.topic"
-PAUSED: Final = "brokercy.mirror.paused"
-_NAMES: Final = (LINK, SOURCE_TOPIC, PAUSED)
 TOPICS_A_CALL: Final = 200
 """Topics of one DescribeConfigs, so that a broker with thousands of topics answers others in between."""
 PROMOTED: Final = "promoted"
 
 
-class LinkTopic(NamedTuple):
-    """A mirror topic by its settings."""
+class MirrorTopic(NamedTuple):
+    """A topic that is a mirror, or was one before it was promoted: then `link` is None. `source_id` is the id of the
+    topic `source` in the other cluster, None if it is not known.
+    """
 
     name: str
-    link: str
-    source_topic: str
-    is_paused: bool
+    link: str | None
+    source: str
+    source_id: UUID | None
     partitions: int
+    is_paused: bool = False
+
+    @property
+    def keys(self) -> list[TopicPartition]:
+        return [TopicPartition(self.name, index) for index in range(self.partitions)]
+
+    @property
+    def sources(self) -> list[TopicPartition]:
+        """The partitions of the source, in the order of `keys`."""
+        return [TopicPartition(self.source, index) for index in range(self.partitions)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,45 +96,54 @@ def _partition(row: Mapping[str, Any]) -> LinkPartition:
     return LinkPartition(**{name: value for name, value in row.items() if name in _FIELDS})
 
 
-async def link_topics(configs: ConfigCalls, partitions: Mapping[str, int]) -> list[LinkTopic]:
-    """Return those of some topics that are mirrors, by their settings. `partitions` are the topics with their number of
-    partitions. Raises ClientError.
+async def mirror_topics(
+    configs: ConfigCalls, partitions: Mapping[str, int], *, is_strict: bool = False
+) -> list[MirrorTopic]:
+    """Return those of some topics that are mirrors, or were promoted, by their settings. `partitions` are the topics
+    with their number of partitions. Topics whose settings may not be seen are left out, unless `is_strict`. Raises
+    ClientError.
     """
     names = sorted(partitions)
-    found: list[LinkTopic] = []
+    found: list[MirrorTopic] = []
     for begin in range(0, len(names), TOPICS_A_CALL):
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names[begin : begin + TOPICS_A_CALL]]
-        described = (await configs.describe(resources, names=_NAMES)).found
+        outcome = await configs.describe(resources, names=NAMES)
+        described = outcome.whole() if is_strict else outcome.found
         if described and not any(described.values()):
             # The cluster does not know these settings.
             return []
         for resource, entries in described.items():
-            values = {entry.name: entry.value or "" for entry in entries}
-            if link := values.get(LINK, "").strip():
-                found.append(
-                    LinkTopic(
-                        resource.name,
-                        link,
-                        values.get(SOURCE_TOPIC, "").strip() or resource.name,
-                        values.get(PAUSED, "").strip().lower() == "true",
-                        partitions[resource.name],
-                    )
-                )
+            settings = {entry.name: entry.value or "" for entry in entries}
+            topic = mirror_topic(resource.name, settings, partitions[resource.name])
+            if topic is not None:
+                found.append(topic)
     return found
 
 
-def topics_of(found: Iterable[LinkPartition], partitions: Mapping[str, int]) -> list[LinkTopic]:
-    """Return the mirror topics of reported partitions; `partitions` as in link_topics."""
+def mirror_topic(name: str, settings: Mapping[str, str], partitions: int) -> MirrorTopic | None:
+    """Return the mirror that settings of a topic describe; None for another topic."""
+    found = mirror_settings(name, settings)
+    if found is not None:
+        return MirrorTopic(name, found.link, found.topic, found.topic_id, partitions, found.is_paused)
+    source_id = source_topic_id(settings)
+    if source_id is None:
+        return None
+    return MirrorTopic(name, None, settings.get(SOURCE_TOPIC, "").strip() or name, source_id, partitions)
+
+
+def topics_of(found: Iterable[LinkPartition], partitions: Mapping[str, int]) -> list[MirrorTopic]:
+    """Return the mirror topics of reported partitions; `partitions` as in mirror_topics."""
     by_topic: dict[str, list[LinkPartition]] = {}
     for each in found:
         by_topic.setdefault(each.topic, []).append(each)
     return [
-        LinkTopic(
+        MirrorTopic(
             name,
             parts[0].link,
             parts[0].source_topic,
-            all(part.state == "paused" for part in parts),
+            None,
             max(partitions.get(name, 0), *(part.partition + 1 for part in parts)),
+            all(part.state == "paused" for part in parts),
         )
         for name, parts in sorted(by_topic.items())
     ]

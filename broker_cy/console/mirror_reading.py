@@ -11,7 +11,7 @@ from typing import Final
 from broker_cy.admin import AdminClient
 from broker_cy.admin.group_values import GroupListing
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
-from broker_cy.admin.mirror_links import LinkPartition, LinkTopic, link_partitions, link_topics, topics_of
+from broker_cy.admin.mirror_links import LinkPartition, MirrorTopic, link_partitions, mirror_topics, topics_of
 from broker_cy.admin.offsets import MAX_TIMESTAMP
 from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.errors import ClientError
@@ -43,7 +43,7 @@ class MirrorReader:
         self._entry, self._client, self._tls = entry, client, tls
         self._topics, self._groups = topics, groups
         # The mirror topics that were found last, and the loop times of the last question and of the last search.
-        self._links: Sequence[LinkTopic] = ()
+        self._links: Sequence[MirrorTopic] = ()
         self._asked_at_s = self._looked_at_s = float("-inf")
 
     async def read(self) -> MirrorFlows:
@@ -96,7 +96,7 @@ class MirrorReader:
 
     async def _link_topics(
         self, topics: Mapping[str, int]
-    ) -> tuple[Sequence[LinkTopic], Mapping[TopicPartition, LinkPartition]]:
+    ) -> tuple[Sequence[MirrorTopic], Mapping[TopicPartition, LinkPartition]]:
         now_s = asyncio.get_running_loop().time()
         if not self._links and now_s - self._asked_at_s < PAUSE_S:
             return (), {}
@@ -106,5 +106,6 @@ class MirrorReader:
             self._links = topics_of(reported.values(), topics)
             return self._links, reported
         if now_s - self._looked_at_s >= LOOK_S:
-            self._links, self._looked_at_s = await link_topics(self._client.configs, topics), now_s
+            found = await mirror_topics(self._client.configs, topics)
+            self._links, self._looked_at_s = [each for each in found if each.link is not None], now_s
         return self._links, {}

@@ -10,7 +10,7 @@ from typing import Final
 
 from broker_cy.admin.group_values import WITHOUT_MEMBERS, GroupListing
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.mirror_links import LinkPartition, LinkTopic
+from broker_cy.admin.mirror_links import LinkPartition, MirrorTopic
 from broker_cy.client.mirror_status import FlowStatus, MirrorStatus, PartitionState, longest_lag_ms, records_behind
 from broker_cy.console.figures import Fact
 from broker_cy.core.classes import NamedTuple, dataclass
@@ -181,7 +181,7 @@ class Reading(NamedTuple):
     groups: Sequence[GroupListing]
     topics: Collection[str]
     heartbeats: Mapping[str, int]
-    links: Sequence[LinkTopic]
+    links: Sequence[MirrorTopic]
     link_partitions: Mapping[TopicPartition, LinkPartition]
 
 
@@ -294,13 +294,14 @@ def _cut(notes: list[Note]) -> tuple[Note, ...]:
 
 
 def _linked(found: Reading) -> Iterable[MirrorFlow]:
-    by_link: dict[str, list[LinkTopic]] = {}
+    by_link: dict[str, list[MirrorTopic]] = {}
     for topic in found.links:
-        by_link.setdefault(topic.link, []).append(topic)
+        if topic.link is not None:
+            by_link.setdefault(topic.link, []).append(topic)
     return [_link(found, name, topics) for name, topics in by_link.items()]
 
 
-def _link(found: Reading, name: str, topics: Sequence[LinkTopic]) -> MirrorFlow:
+def _link(found: Reading, name: str, topics: Sequence[MirrorTopic]) -> MirrorFlow:
     partitions = [
         _link_partition(topic, index, found.link_partitions.get(TopicPartition(topic.name, index)))
         for topic in topics
@@ -321,12 +322,12 @@ def _link(found: Reading, name: str, topics: Sequence[LinkTopic]) -> MirrorFlow:
     )
 
 
-def _link_partition(topic: LinkTopic, index: int, part: LinkPartition | None) -> FlowPartition:
+def _link_partition(topic: MirrorTopic, index: int, part: LinkPartition | None) -> FlowPartition:
     if part is None:
         state = PAUSED if topic.is_paused else STARTING
-        return FlowPartition(topic.source_topic, index, topic.name, None, None, None, None, state, None)
+        return FlowPartition(topic.source, index, topic.name, None, None, None, None, state, None)
     return FlowPartition(
-        topic.source_topic,
+        topic.source,
         index,
         topic.name,
         part.end,

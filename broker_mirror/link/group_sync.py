@@ -8,6 +8,7 @@ from typing import Final
 from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.group_offsets import Committed
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.mirror_links import MirrorTopic
 from broker_cy.core.errors import ErrorCode
 from broker_mirror.filters import NameFilter
 from broker_mirror.link.groups import (
@@ -20,7 +21,6 @@ from broker_mirror.link.groups import (
     share_starts,
     to_commit,
 )
-from broker_mirror.link.mirrors import MirrorTopic
 
 GROUPS_A_TURN: Final = 100
 """Groups whose offsets are read at a time, so that others of the loop have their turns."""

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from broker_cy.admin.group_offsets import Committed
 from broker_cy.admin.group_values import CLASSIC, CONSUMER, SHARE, STREAMS, WITHOUT_MEMBERS, GroupListing
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.mirror_links import MirrorTopic
 from broker_cy.admin.share_offsets import ShareOffsets
 from broker_cy.client.consumer_protocol import PROTOCOL_TYPE
 from broker_mirror.filters import NameFilter
-from broker_mirror.link.mirrors import MirrorTopic
 
 ABSENT = "Absent"
 """The state of a group that the target does not have."""

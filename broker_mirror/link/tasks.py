@@ -9,12 +9,13 @@ from typing import Final
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.configs import ConfigResource, ResourceType
+from broker_cy.admin.mirror_links import MirrorTopic
 from broker_cy.admin.topics import NewTopic
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.mirror_settings import LINK, SOURCE_TOPIC
 from broker_mirror.flows import Flow
 from broker_mirror.link.group_sync import GroupSync
-from broker_mirror.link.mirrors import MirrorTopic, by_source, mirrors_in
+from broker_mirror.link.mirrors import by_source, mirrors_in
 from broker_mirror.tasks.host import FlowTasks
 from broker_mirror.tasks.topics import TopicPlan, configs_of_new
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import click
 
 from broker_cy.admin import AdminClient
+from broker_cy.admin.mirror_links import MirrorTopic
 from broker_cy.client import options
 from broker_cy.client.address import parse_addresses
 from broker_cy.client.clusters import ClusterEntry, select
@@ -30,7 +31,7 @@ from broker_mirror.config import load_config
 from broker_mirror.flow_run import CLIENT_ID, connect
 from broker_mirror.flows import Flow, FlowKind, flows_of
 from broker_mirror.link.group_sync import GroupSync
-from broker_mirror.link.mirrors import MirrorTopic, by_source, mirrors_in
+from broker_mirror.link.mirrors import by_source, mirrors_in
 from broker_mirror.merged import Role, Side
 from broker_mirror.promotion.copied import CopyPromotion
 from broker_mirror.promotion.linked import Promotion, PromotionRow, Show

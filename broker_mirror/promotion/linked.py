@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigResource, ResourceType
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.mirror_links import MirrorTopic
 from broker_cy.admin.offsets import Isolation
 from broker_cy.core.mirror_settings import LINK
-from broker_mirror.link.mirrors import MirrorTopic, mirrors_in
+from broker_mirror.link.mirrors import mirrors_in
 
 LOOK_S: Final = 0.2
 """The time between two looks at the lag."""

@@ -12,13 +12,13 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Leaders
 from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigResource, ResourceType
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.mirror_links import MirrorTopic
 from broker_cy.admin.offsets import LATEST, OffsetAt
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import Problem, problem_of
 from broker_cy.client.pool import Peer
 from broker_cy.core.mirror_settings import LINK, SOURCE_TOPIC, SOURCE_TOPIC_ID
 from broker_cy.wire import messages
-from broker_mirror.link.mirrors import MirrorTopic
 
 # Partitions of one request.
 PARTITIONS_MAX: Final = 2_000

@@ -7,12 +7,13 @@ from typing import Final
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigResource, ResourceType
-from broker_cy.admin.mirror_links import LINK, PAUSED, LinkTopic, link_topics
+from broker_cy.admin.mirror_links import MirrorTopic, mirror_topics
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.acts.plan import Change, Command, Plan, Report
 from broker_cy.console.mirrors import FlowPartition
 from broker_cy.console.session import Session
 from broker_cy.core.classes import dataclass
+from broker_cy.core.mirror_settings import LINK, PAUSED
 from broker_cy.reporting.numbers import count, plural
 
 _DONE: Final = {
@@ -40,11 +41,12 @@ def _resource(name: str) -> ConfigResource:
     return ConfigResource(ResourceType.TOPIC, name)
 
 
-async def _mirrors(client: AdminClient, names: Sequence[str]) -> list[LinkTopic]:
+async def _mirrors(client: AdminClient, names: Sequence[str]) -> list[MirrorTopic]:
     """Return the mirror topics of these names. Raises ClientError if one is none."""
     if not names:
         raise ClientError(Failure.INVALID, "no mirror topic is selected")
-    found = {each.name: each for each in await link_topics(client.configs, dict.fromkeys(names, 0))}
+    topics = await mirror_topics(client.configs, dict.fromkeys(names, 0))
+    found = {each.name: each for each in topics if each.link is not None}
     for name in names:
         if name not in found:
             raise ClientError(Failure.INVALID, "the topic is no mirror of a link", what=f"topic {name}")
@@ -88,11 +90,12 @@ async def plan_promote(session: Session, client: AdminClient, command: Command, 
     unknown = sum(each.lag_records is None for each in partitions)
     left = f"{plural(behind, 'record')} of the source {'is' if behind == 1 else 'are'} not copied"
     more = f"; the lag of {plural(unknown, 'partition')} is unknown" if unknown else ""
+    waits = "; broker-mirror promote without --force waits until all is copied" if behind or unknown else ""
     return Plan(
         f"Promote {_titled(names)}",
         f"{plural(len(names), 'mirror topic')} with {plural(len(partitions), 'partition')} become writable, and follow "
-        f"{_sources(topics)} no longer; {left}{more}",
-        _commands([command("configs", "alter", "topic", name, "--delete", LINK, "--yes") for name in names]),
+        f"{_sources(topics)} no longer; {left}{more}{waits}",
+        _promotion(command, names),
         AlterMirrors(tuple(names), change, "promoted"),
         [Change(each.id, note=_behind(each)) for each in partitions],
         typed=names[0] if len(names) == 1 else str(len(names)),
@@ -100,7 +103,7 @@ async def plan_promote(session: Session, client: AdminClient, command: Command, 
     )
 
 
-async def _partitions(session: Session, topics: Mapping[str, LinkTopic]) -> list[FlowPartition]:
+async def _partitions(session: Session, topics: Mapping[str, MirrorTopic]) -> list[FlowPartition]:
     flows = (await session.mirrors_now()).flows
     return [each for flow in flows if flow.is_link for each in flow.partitions if each.remote_topic in topics]
 
@@ -113,13 +116,23 @@ def _behind(part: FlowPartition) -> str:
     return f"{part.state}, {plural(part.lag_records, 'record')} behind"
 
 
-def _sources(topics: Sequence[LinkTopic]) -> str:
-    links = sorted({topic.link for topic in topics})
+def _sources(topics: Sequence[MirrorTopic]) -> str:
+    links = sorted({topic.link for topic in topics if topic.link is not None})
     return f"link{'s' if len(links) > 1 else ''} {', '.join(links)}"
 
 
 def _titled(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{count(len(names))} mirror topics"
+
+
+def _promotion(command: Command, names: Sequence[str]) -> str:
+    """Return the command line that does the same as the act. It also waits until the transactions of the source that
+    were open are aborted.
+    """
+    shown = [part for name in names[:COMMANDS_MAX] for part in ("--topic", name)]
+    more = len(names) - COMMANDS_MAX
+    line = command.of("broker-mirror", "promote", *shown, "--force", "--yes")
+    return line + (f"  # and {more} more" if more > 0 else "")
 
 
 def _commands(lines: Sequence[str]) -> str:

@@ -137,12 +137,16 @@ class Command:
     is_named: bool
 
     def __call__(self, *parts: str | int) -> str:
+        return self.of("broker-cy", *parts)
+
+    def of(self, program: str, *parts: str | int) -> str:
+        """Return the command line of a program with the same options for the cluster."""
         where = (
             ("--cluster", self.entry.name)
             if self.is_named
             else ("--bootstrap", ",".join(str(address) for address in self.entry.bootstrap))
         )
-        return shlex.join(["broker-cy", *map(str, parts), *where, *self._login()])
+        return shlex.join([program, *map(str, parts), *where, *self._login()])
 
     def _login(self) -> Iterator[str]:
         """The options of the login. The command is shown: values that are secrets are left out."""

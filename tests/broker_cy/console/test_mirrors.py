@@ -11,7 +11,7 @@ import pytest
 from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.group_values import GroupListing
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.mirror_links import LinkPartition, LinkTopic
+from broker_cy.admin.mirror_links import LinkPartition, MirrorTopic
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.address import Address
 from broker_cy.client.clusters import ClusterEntry
@@ -37,7 +37,7 @@ def read(
     groups: Sequence[GroupListing] = (),
     topics: Sequence[str] = (),
     heartbeats: Mapping[str, int] | None = None,
-    links: Sequence[LinkTopic] = (),
+    links: Sequence[MirrorTopic] = (),
     parts: Sequence[LinkPartition] = (),
 ) -> dict[str, MirrorFlow]:
     """Return the flows by name; each status is that of a process."""
@@ -108,7 +108,11 @@ def test_flows_are_known_without_a_process() -> None:
 
 def test_links_are_flows_of_their_topics() -> None:
     """If this fails, an operator does not see the state of mirror topics."""
-    topics = [LinkTopic("orders", "east", "orders", False, 2), LinkTopic("plans", "east", "p", True, 1)]
+    topics = [
+        MirrorTopic("orders", "east", "orders", None, 2),
+        MirrorTopic("plans", "east", "p", None, 1, is_paused=True),
+        MirrorTopic("old", None, "old", None, 1),
+    ]
     parts = [
         LinkPartition("orders", 0, "east", "orders", "active", "", "", 10, 8, 2, 40, 5.0, 500.0),
         LinkPartition("orders", 1, "east", "orders", "failed", "source_recreated", "the id differs"),

@@ -7,6 +7,7 @@ import pytest
 from broker_cy.admin.group_offsets import CommittedOffset
 from broker_cy.admin.group_values import GroupListing
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.mirror_links import MirrorTopic, mirror_topic
 from broker_cy.admin.share_offsets import ShareOffset
 from broker_mirror.filters import NameFilter, pattern_of
 from broker_mirror.link.groups import (
@@ -19,7 +20,7 @@ from broker_mirror.link.groups import (
     share_starts,
     to_commit,
 )
-from broker_mirror.link.mirrors import MirrorTopic, by_source, mirror_topic
+from broker_mirror.link.mirrors import by_source
 
 KEY, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 MIRROR = MirrorTopic("orders", "east", "orders", None, 2)

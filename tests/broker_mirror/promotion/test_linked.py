@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_mirror.link.mirrors import MirrorTopic
+from broker_cy.admin.mirror_links import MirrorTopic
 from broker_mirror.promotion.linked import Ends, row_of
 
 MIRROR = MirrorTopic("orders", "east", "orders", None, 2)

@@ -70,5 +70,5 @@ def test_a_mirror_topic_is_paused_resumed_and_promoted(mirrors: str, new_tab: Ca
         value = "true" if act == "Pause" else "false"
         assert f"--set=brokercy.mirror.paused={value}" in tab.act(act)
     tab.page.get_by_label(f"Mark {TOPIC}-1", exact=True).check()
-    assert "--delete brokercy.mirror.link" in tab.act("Promote", typed=TOPIC)
+    assert "broker-mirror promote --topic" in tab.act("Promote", typed=TOPIC)
     tab.page.get_by_text("the cluster has no such flow").first.wait_for()

@@ -101,6 +101,7 @@ def test_mirror_topics_are_paused_and_promoted(broker: BrokerProcess, name: str)
             await desk.open("promote-mirrors")
         plan = (await desk.open("promote-mirrors", rows=rows))["plan"]
         assert "follow link east no longer" in plan["affected"]
+        assert plan["command"].startswith(f"broker-mirror promote --topic {name} --force --yes --cluster ")
         with pytest.raises(ClientError, match="nothing was changed"):
             await desk.execute(plan, "yes")
         assert (await desk.execute(plan, name))["said"] == "promoted 1 mirror topic"
