@@ -24,6 +24,9 @@ from broker_cy.metrics.events import (
     InSyncBelowMin,
     LeadersElected,
     LoginFailed,
+    MirrorChanged,
+    MirrorFailed,
+    MirrorTruncated,
     RecordsDeleted,
     ScramUsersChanged,
     ShareRecordsChanged,
@@ -105,6 +108,13 @@ def tone_of(event: Event) -> Tone:
         case CopyFlowChanged():
             good = event.change in ("started", "problem_ended")
             return Tone.GOOD if good else Tone.BAD if event.change == "failed" else Tone.WARN
+        case MirrorFailed():
+            return Tone.BAD
+        case MirrorTruncated():
+            return Tone.WARN
+        case MirrorChanged():
+            # A promotion cannot be undone.
+            return Tone.WARN if event.change == "promoted" else Tone.PLAIN
         case BrokerFenced():
             # One that was stopped, or started again, is no failure.
             return Tone.BAD if event.cause == "lost" else Tone.WARN

@@ -19,6 +19,9 @@ from broker_cy.metrics.events import (
     Event,
     InSyncBelowMin,
     LeadersElected,
+    MirrorChanged,
+    MirrorFailed,
+    MirrorTruncated,
     Stamped,
 )
 from broker_cy.metrics.sample import Api, Connection, Sample, Topic
@@ -106,7 +109,10 @@ def test_the_state_of_a_host_is_that_of_its_worst_shard() -> None:
 def test_failures_stand_out() -> None:
     """If this fails, lost records and a stop in order look the same in lists and on charts."""
     bad = [BrokerFenced(cause="lost"), LeadersElected("unclean"), LeadersElected("no_leader"), InSyncBelowMin()]
+    bad.append(MirrorFailed())
     assert {tone_of(each) for each in bad} == {Tone.BAD}
     warned = [BrokerFenced(cause="stopped"), LeadersElected("failure"), ControllerChanged()]
+    warned += [MirrorTruncated(), MirrorChanged(change="promoted")]
     assert {tone_of(each) for each in warned} == {Tone.WARN}
     assert tone_of(BrokerUnfenced()) is Tone.GOOD
+    assert tone_of(MirrorChanged(change="paused")) is Tone.PLAIN
