@@ -108,9 +108,12 @@ def test_masking_judges_decoded_values(broker: Target, registry: RegistryProcess
         await make(desk.hub.session.client, topic, [Record(timestamp=BEGIN_MS, value=value) for value in values])
         job = open_job(desk, topic, from_="beginning")
         await desk.state("reading", done, **of(job))
-        rows = await desk.rows(
-            "records", lambda state: is_decoded(state) and "{" in value_of(state["rows"][0]), **of(job)
-        )
+
+        def are_decoded(state: Any) -> bool:
+            # A hidden row looks the same while the registry is asked for its schema, and if it cannot be decoded.
+            return ["{" in value_of(row) for row in state["rows"]] == [True, True, False]
+
+        rows = await desk.rows("records", are_decoded, **of(job))
         assert [str(row["value"]) for row in rows.values()] == [
             '{"n": 1, "card_number": "***"}',
             '{"n": 2, "cardNumber": "***"}',
