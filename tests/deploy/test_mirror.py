@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.deploy.base import LabError
-from tests.deploy.cluster import ask, ask_json
+from tests.deploy.cluster import ask
 from tests.deploy.deployed import NEW
 from tests.deploy.lab import Lab
 from tests.deploy.playbooks import play
@@ -101,7 +101,8 @@ def test_records_are_copied(site: Site) -> None:
     site.send(range(10))
     shares = sorted(site.flow(host)["share"] for host in MIRRORS)
     assert shares == ["1 of 2", "2 of 2"]
-    events = ask_json(site.lab, "n3", "events", "--type", "copy_flow_changed")
+    lines = ask(site.lab, "n3", "events", "--type", "copy_flow_changed", "--json").splitlines()
+    events = [json.loads(line) for line in lines]
     assert {"started"} <= {each["change"] for each in events}, events
 
 
