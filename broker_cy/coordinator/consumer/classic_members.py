@@ -115,7 +115,7 @@ def _joined(
         classic=ClassicMembership(request.session_timeout_ms, protocols),
     )
     reason = "subscription" if member.member_id in group.members else "join"
-    is_bumped = heartbeat.update_member(machine, step, group, member, updated, None, now).is_changed
+    is_bumped = heartbeat.update_member(machine, step, group, member, updated, None, None, now).is_changed
     trigger = trigger_of(reason, updated, updated.instance_id) if is_bumped else None
     heartbeat.update_epoch(machine, step, group, now, trigger=trigger)
     if not is_downgrade:

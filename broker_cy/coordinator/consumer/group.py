@@ -13,7 +13,7 @@ from broker_cy.coordinator.group import GroupType
 from broker_cy.coordinator.modern.commits import CommittingGroup
 from broker_cy.coordinator.modern.group import ModernGroup
 from broker_cy.coordinator.modern.member import MemberState
-from broker_cy.coordinator.modern.topic_values import added_to, disown, has_other_epochs, other_values, own
+from broker_cy.coordinator.modern.topic_values import added_to, count, disown, has_other_epochs, other_values, own
 from broker_cy.core.classes import NamedTuple
 
 if TYPE_CHECKING:
@@ -251,12 +251,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         gone, came = before - after, after - before
         counts = self.by_regex
         fresh = came - counts.keys()
-        for topic in came - fresh:
-            counts[topic] += 1
+        count(counts, came - fresh, 1)
         counts.update(dict.fromkeys(fresh, 1))
         if self.resolved:
-            for topic in gone:
-                _add(counts, topic, -1)
+            count(counts, gone, -1)
         else:
             counts.clear()
         if gone or came:

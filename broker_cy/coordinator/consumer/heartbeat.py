@@ -6,7 +6,7 @@ changed: the member, the epoch of the group, the target assignment, and then the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from uuid import UUID
 
@@ -98,7 +98,8 @@ def _heartbeat(
     member = _member(machine, step, group, request, member_id, owned, is_join, now)
     reason = "join" if member.member_id not in group.members else "upgrade" if is_upgraded else "subscription"
     updated = _updated(member, request, client)
-    change = update_member(machine, step, group, member, updated, may_describe, now)
+    names = request.subscribed_topic_names
+    change = update_member(machine, step, group, member, updated, names, may_describe, now)
     # The first record of a group creates it.
     group = consumer_group(machine, group.group_id)
     is_bumped = change.is_assignable or is_upgraded
@@ -298,12 +299,15 @@ def update_member(
     group: ConsumerGroup,
     member: ConsumerMember,
     updated: ConsumerMember,
+    names: Sequence[str] | None,
     may_describe: MayDescribe | None,
     now: Now,
 ) -> SubscriptionChange:
-    """Write what has changed of a member, and follow a change of its regular expression. Raises KafkaError."""
+    """Write what has changed of a member, and follow a change of its regular expression. `names` are its topics as the
+    request has them. Raises KafkaError.
+    """
     if updated != member:
-        append_member(machine, step, group, updated, records.member_record(group.group_id, updated))
+        append_member(machine, step, group, updated, records.member_record(group.group_id, updated, names))
     change = regex.changed(machine, step, group, member, updated, may_describe, now)
     return SubscriptionChange(updated.topics != member.topics, change)
 

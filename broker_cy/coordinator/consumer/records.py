@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from broker_cy.coordinator.assignors.spec import Assignment
@@ -13,6 +13,7 @@ from broker_cy.coordinator.modern.records import (
     GroupRecords,
     assignment_of,
     epochs_of,
+    names_in_order,
     record,
     topic_partitions,
     with_epochs,
@@ -74,14 +75,15 @@ def target_of(value: bytes) -> Assignment:
 # ---- members ----
 
 
-def member_record(group_id: str, member: ConsumerMember) -> Record:
+def member_record(group_id: str, member: ConsumerMember, given: Sequence[str] | None = None) -> Record:
+    """`given` are its topics as a request has them."""
     classic = member.classic
     value = MemberValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_names=names_in_order(member.topics, given),
         subscribed_topic_regex=member.regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.assignor,

@@ -56,11 +56,10 @@ def _hash_all(machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any])
     """Compute hashes of the group's topics, those of many in later turns. Return whether all are known."""
     if machine.has_work(group, hashed):
         return False
-    topics = machine.image.topics.named(group.subscribed_topics() - machine.topic_hashes.keys())
-    unknown = [topic.name for topic in topics]
+    unknown = machine.image.topics.existing(group.subscribed_topics() - machine.topic_hashes.keys())
     if 2 * len(unknown) <= HASHED_PER_TURN:
         hash_some(machine, unknown)
-        unknown = [name for name in unknown if name not in machine.topic_hashes]
+        unknown -= machine.topic_hashes.keys()
     if not unknown:
         return True
     machine.begin_work(step, group, sorted, (unknown,), hashed)

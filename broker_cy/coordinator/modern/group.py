@@ -17,6 +17,7 @@ from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.modern.journal import Journal
 from broker_cy.coordinator.modern.metadata_hash import NO_TOPICS_HASH, group_hash, topic_hashes
 from broker_cy.coordinator.modern.steady_member import SteadyMember
+from broker_cy.coordinator.modern.topic_values import count
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.step import Now
@@ -305,16 +306,10 @@ class ModernGroup(EpochGroup[M, Assignment]):
         """One member names other topics. Those that no other member names are counted together: there may be 10,000."""
         counts = self.by_name
         fresh = came - counts.keys()
-        for topic in came - fresh:
-            counts[topic] += 1
+        count(counts, came - fresh, 1)
         counts.update(dict.fromkeys(fresh, 1))
         size = len(counts)
-        for topic in gone:
-            left = counts[topic] - 1
-            if left:
-                counts[topic] = left
-            else:
-                del counts[topic]
+        count(counts, gone, -1)
         if fresh or len(counts) < size:
             self.subscription_changed()
 

@@ -173,7 +173,7 @@ class Journal:
     def _lose(self, member_id: str, gone: Held, at_ms: int) -> None:
         first = self._first.get(member_id, {})
         if not self._gained:
-            if first.keys().isdisjoint(gone):
+            if first.keys().isdisjoint(gone.keys()):
                 self._dropped.append(_Dropped(member_id, gone, at_ms))
                 return
             if not _without(gone, first):

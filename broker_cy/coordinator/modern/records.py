@@ -99,6 +99,13 @@ class GroupRecords(NamedTuple):
         ]
 
 
+def names_in_order(names: frozenset[str], given: Sequence[str] | None) -> list[str]:
+    """The names of topics in order. `given` are the same ones as a request has them: a client often sends them in
+    order, and then they need not be sorted.
+    """
+    return sorted(names if given is None or len(given) != len(names) else given)
+
+
 # ---- partitions ----
 
 

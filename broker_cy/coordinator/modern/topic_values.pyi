@@ -36,3 +36,6 @@ def disown(owners: dict[K, Mapping[int, str]], member_id: str, held: Mapping[K, 
     """The member does not own these partitions any more, as far as it did. Returns how many have no owner now. Values
     as in `own`; a topic without an owner leaves `owners`.
     """
+
+def count(counts: dict[K, int], names: Iterable[K], change: int) -> None:
+    """Add `change` to the count of each name. A name whose count becomes 0 leaves `counts`."""

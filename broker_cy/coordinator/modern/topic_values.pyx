@@ -132,6 +132,19 @@ def other_values(held, others):
     return found, both
 
 
+def count(dict counts not None, names, long change):
+    cdef object name
+    cdef PyObject* known
+    cdef long number
+    for name in names:
+        known = PyDict_GetItemWithError(counts, name)
+        number = change if known == NULL else <object>known + change
+        if number:
+            counts[name] = number
+        else:
+            del counts[name]
+
+
 def own(dict owners not None, str member_id not None, held):
     # The member's own value by its partitions, and the value with what the others have: with the objects that it follows from,
     # which stay alive, by their addresses.

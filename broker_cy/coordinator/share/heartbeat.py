@@ -65,7 +65,8 @@ def _heartbeat(machine: GroupTable, step: GroupStep, request: Request, client: C
     updated = _updated(member, request, client)
     is_new = member.member_id not in group.members
     if updated != member:
-        append_member(machine, step, group, updated, records.member_record(group.group_id, updated))
+        record = records.member_record(group.group_id, updated, request.subscribed_topic_names)
+        append_member(machine, step, group, updated, record)
     trigger = None
     if updated.topics != member.topics:
         trigger = trigger_of("join" if is_new else "subscription", updated)

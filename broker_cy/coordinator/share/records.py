@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from broker_cy.coordinator.assignors.spec import Assignment
@@ -9,6 +10,7 @@ from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.modern.records import (
     GroupRecords,
     assignment_of,
+    names_in_order,
     record,
     topic_partitions,
     values_of,
@@ -98,12 +100,13 @@ def target_of(value: bytes) -> Assignment:
 # ---- members ----
 
 
-def member_record(group_id: str, member: ShareMember) -> Record:
+def member_record(group_id: str, member: ShareMember, given: Sequence[str] | None = None) -> Record:
+    """`given` are its topics as a request has them."""
     value = messages.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_names=names_in_order(member.topics, given),
     )
     return RECORDS.member(group_id, member.member_id, value)
 

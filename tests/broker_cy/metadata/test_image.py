@@ -118,6 +118,23 @@ def test_copy_does_not_follow() -> None:
     assert topic_in(twin, "a").partitions == {0: partition()}
 
 
+def test_names_that_topics_have() -> None:
+    """If this fails, a group never learns the metadata hash of its topics, as some of them do not exist; or it begins
+    an epoch without one that was just created.
+    """
+    image = MetadataImage()
+    image.topics.put(topic("a", 1))
+    image.topics.put(topic("b", 2))
+    above = image.branch()
+    above.topics.remove(uid(1))
+    above.topics.put(topic("c", 3))
+    wanted = {"a", "b", "c", "d"}
+    assert image.topics.existing(wanted) == {"a", "b"}
+    assert above.topics.existing(frozenset(wanted)) == {"b", "c"}
+    assert image.topics.existing({"a"}) == {"a"}
+    assert image.topics.existing(set()) == set()
+
+
 def test_initial_delta_names_everything() -> None:
     """If this fails, after a start the broker would open only part of its partitions."""
     image = MetadataImage()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker_cy.coordinator.consumer import records
+from broker_cy.coordinator.consumer.member import ConsumerMember
 from broker_cy.coordinator.modern import group as modern_group
 from broker_cy.coordinator.settings import ConsumerGroupSettings
 from broker_cy.core.errors import ErrorCode
@@ -123,3 +124,13 @@ def test_very_many_names_are_not_indexed(monkeypatch: pytest.MonkeyPatch) -> Non
     h.beat("fewer", "A", h.consumers().members["A"].epoch, names=["other"])
     assert indexed(h) == []
     assert is_marked(h, "other", 3)
+
+
+@pytest.mark.parametrize("given", [None, ["b", "a", "c"], ["a", "b", "c"], ["a", "b", "b", "a", "c"]])
+def test_the_names_of_a_record_are_in_order(given: list[str] | None) -> None:
+    """If this fails, the record of a member names a topic twice, or has another order on each node."""
+    member = ConsumerMember("A", topics=frozenset("abc"))
+    record = records.member_record(GROUP, member, given)
+    assert record.value is not None
+    data, _ = codec.decode_versioned(records.MemberValue, record.value)
+    assert data.subscribed_topic_names == ["a", "b", "c"]

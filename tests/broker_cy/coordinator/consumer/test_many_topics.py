@@ -312,14 +312,16 @@ def test_the_difference_of_two_searches_is_counted(monkeypatch: pytest.MonkeyPat
     counted: list[str] = []
 
     class Counts(dict[str, int]):
-        def __setitem__(self, topic: str, count: int) -> None:
-            counted.append(topic)
-            super().__setitem__(topic, count)
-
         def update(self, topics: Mapping[str, int]) -> None:  # type: ignore[override]
             counted.extend(topics)
             super().update(topics)
 
+    def count(counts: dict[str, int], topics: Iterable[str], change: int) -> None:
+        for topic in topics:
+            counted.append(topic)
+            counts[topic] = counts.get(topic, 0) + change
+
+    monkeypatch.setattr(consumer_group, "count", count)
     monkeypatch.setattr(h.consumers(), "by_regex", Counts(h.consumers().by_regex))
     h.change(h.topics.put("new", 1))
     h.advance(regex.REFRESH_MIN_MS + 1)

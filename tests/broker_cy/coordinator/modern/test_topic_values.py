@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -144,6 +145,21 @@ def test_topics_with_other_values(seed: int) -> None:
         assert list(found) == expected
         assert all(is_entry(held, topic_id, value) for topic_id, value in found.items())
         assert both == [topic_id for topic_id in expected if topic_id in others]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_counts(seed: int) -> None:
+    """If this fails, a group misses the changes of a topic that another member still names."""
+    draw = random.Random(seed)
+    counts: dict[str, int] = {}
+    expected: Counter[str] = Counter()
+    for _ in range(ROUNDS):
+        names = frozenset(draw.sample("abcdef", draw.randint(0, 6)))
+        change = -1 if draw.random() < 0.5 and all(expected[name] for name in names) else 1
+        topic_values.count(counts, names, change)
+        for name in names:
+            expected[name] += change
+        assert counts == +expected
 
 
 @pytest.mark.parametrize("seed", range(8))
