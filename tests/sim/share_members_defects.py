@@ -4,6 +4,7 @@ another implementation had name its issue.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from broker_cy.coordinator.assignors.share_simple import SHARE_ASSIGNORS
@@ -15,6 +16,7 @@ from broker_cy.coordinator.share.member import ShareMember
 from broker_cy.coordinator.share.state_partitions import SharePartitions, united
 from broker_cy.coordinator.step import Call, GroupStep
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.step import Now
 from tests.sim.defects import Patch, Planter
 from tests.sim.group_defects import reads_show_what_is_not_written
 from tests.sim.modern_defects import (
@@ -30,8 +32,8 @@ def initializations_reset_what_is_there(patch: Patch) -> None:
     """A repeated initialization makes members consume records again (KAFKA-19204)."""
     right = initialization._ask
 
-    def ask(*args: Any, keeps: bool) -> None:
-        right(*args, keeps=False)
+    def ask(step: GroupStep, group: ShareGroup, requests: Sequence[initialization.Request], now: Now) -> None:
+        right(step, group, [each._replace(keeps=False) for each in requests], now)
 
     patch.setattr(initialization, "_ask", ask)
 

@@ -6,7 +6,8 @@ Unlike in Kafka, a partition that could not be initialized does not hold up the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 from operator import eq
 from typing import Final
 from uuid import UUID
@@ -14,7 +15,7 @@ from uuid import UUID
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.assigning import unchanged
-from broker_cy.coordinator.modern.topic_values import in_order
+from broker_cy.coordinator.modern.topic_values import in_order, of_each
 from broker_cy.coordinator.share import records, state_calls
 from broker_cy.coordinator.share.group import ShareGroup
 from broker_cy.coordinator.share.state_calls import Asked, InitializeState, Outcomes
@@ -59,15 +60,23 @@ class Search(NamedTuple):
     due_ms: int
 
 
+class Request(NamedTuple):
+    """Partitions of one request, with their start offsets. It `keeps` the state of those that were asked for before."""
+
+    partitions: Partitions
+    start_offsets: Mapping[UUID, Mapping[int, int]]
+    keeps: bool
+
+
 class Found(NamedTuple):
-    """The partitions to ask for now, those of them that were asked for before, and the share partitions that follow,
-    with their record; None if there are none to ask for.
+    """The partitions to ask for now, their requests, and the share partitions that follow, with their record; None if
+    there are none to ask for.
     """
 
     has_unassigned: bool | None
     has_stateless: bool
     partitions: Partitions
-    repeated: Partitions
+    requests: Sequence[Request]
     after: tuple[SharePartitions, Record] | None
 
 
@@ -142,13 +151,27 @@ def search(given: Search) -> Found:
             names[topic_id] = topic.name
             found[topic_id] = frozenset(topic.partitions) - has
     if not found:
-        return Found(has_unassigned, has_stateless, {}, {}, None)
+        return Found(has_unassigned, has_stateless, {}, (), None)
     partitions = {topic_id: found[topic_id] for topic_id in in_order(found)}
     new = state.began(partitions, names)
     # An answer may be lost: state of an earlier request stays.
     repeated = common(partitions, state.initializing)
     record = records.share_partitions_record(given.group_id, new)
-    return Found(has_unassigned, has_stateless, partitions, repeated, (new, record))
+    requests = [
+        *_requests(without(partitions, repeated), keeps=False),
+        *_requests(repeated, keeps=True),
+    ]
+    return Found(has_unassigned, has_stateless, partitions, requests, (new, record))
+
+
+def _requests(partitions: Partitions, *, keeps: bool) -> Iterator[Request]:
+    for part in in_parts(partitions, ASKED_PER_CALL):
+        offsets = of_each(part.values(), _without_start)
+        yield Request(part, dict(zip(part, offsets, strict=True)), keeps)
+
+
+def _without_start(partitions: frozenset[int]) -> Mapping[int, int]:
+    return dict.fromkeys(sorted(partitions), NO_START_OFFSET)
 
 
 def _is_retry_due(given: Search, topic_id: UUID) -> bool:
@@ -170,7 +193,7 @@ def began(
     if isinstance(result, WorkFailed):
         # The next heartbeat begins another one.
         group.has_stateless = None
-    elif group.has_stateless is None or not group.under_way.keys().isdisjoint(result.partitions):
+    elif group.has_stateless is None or not group.under_way.keys().isdisjoint(result.partitions.keys()):
         begin(machine, step, group, now)
     else:
         _request(machine, step, group, result, now)
@@ -185,22 +208,19 @@ def _request(machine: GroupTable, step: GroupStep, group: ShareGroup, found: Fou
     new, record = found.after
     if new != group.share_partitions:
         state_calls.append_share_partitions(machine, step, group, new, record)
-    _ask(step, group, without(found.partitions, found.repeated), now, keeps=False)
-    _ask(step, group, found.repeated, now, keeps=True)
+    _ask(step, group, found.requests, now)
 
 
 def resume(machine: GroupTable, step: GroupStep, group: ShareGroup, now: Now) -> None:
     """This coordinator was loaded: request again what the one before it has requested without noting an answer."""
-    _ask(step, group, group.share_partitions.initializing, now, keeps=True)
+    _ask(step, group, list(_requests(group.share_partitions.initializing, keeps=True)), now)
 
 
-def _ask(step: GroupStep, group: ShareGroup, partitions: Partitions, now: Now, *, keeps: bool) -> None:
-    if not partitions:
-        return
-    group.note_request(partitions, now.mono_ms)
-    for part in in_parts(partitions, ASKED_PER_CALL):
-        offsets = {topic_id: dict.fromkeys(sorted(numbers), NO_START_OFFSET) for topic_id, numbers in part.items()}
-        asked = state_calls.begin_call(step, group, part)
+def _ask(step: GroupStep, group: ShareGroup, requests: Sequence[Request], now: Now) -> None:
+    if requests:
+        group.note_request(chain.from_iterable(each.partitions for each in requests), now.mono_ms)
+    for partitions, offsets, keeps in requests:
+        asked = state_calls.begin_call(step, group, partitions)
         step.call_when_written(InitializeState(group.group_id, group.epoch, offsets, keeps), initialized, asked, keeps)
 
 
