@@ -69,6 +69,8 @@ cdef class Log:
         self.flushed_snapshot = -1
         self.noted_slot = -1
         self.drop_hints()
+        # A process that was killed may have truncated the log to its recovery point.
+        (<Segment>segments[self.segment_number(recovery_point - 1)]).was_cut = True
 
     def __dealloc__(self):
         free(self.iov)
@@ -374,6 +376,7 @@ cdef class Log:
         active.aborts = None
         if self.touched:
             # By path: the write may have failed for lack of descriptors.
+            active.was_cut = True
             os.truncate(active.path, active.size)
             txn_index.truncate_to(active.directory, active.base_offset, self.mark.end_offset)
         return 0

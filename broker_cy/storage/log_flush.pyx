@@ -35,7 +35,7 @@ def begin_flush(Log log not None):
     # before the log start offset is checkpointed may make the log begin with them again: then they are to be complete.
     start = min(log.recovery_point, log.synced_end_offset)
     job = begin_job(log, start, log.flushed_snapshot)
-    for segment in log.segments[log.segment_number(start):]:
+    for segment in log.segments[first_to_sync(log, start):]:
         job.paths += [
             segment.path, segment.offsets.path, segment.times.path,
             txn_index.path_of(log.directory, segment.base_offset),
@@ -44,6 +44,16 @@ def begin_flush(Log log not None):
             add_new_files(log, job)
     job.epochs = encode_pairs(log.epochs.entries)
     return job
+
+
+cdef Py_ssize_t first_to_sync(Log log, int64_t start) except -1:
+    """Number of the first segment that a sync of all records from the offset `start` on has to include."""
+    cdef Py_ssize_t number = log.segment_number(start)
+    if number > 0 and (<Segment>log.segments[number]).base_offset == start and (<Segment>log.segments[number - 1]).was_cut:
+        # It was cut at `start`, where the log then began a segment. If the power is lost, its former records come back, and nothing
+        # would check them behind a recovery point.
+        number -= 1
+    return number
 
 
 cdef object begin_job(Log log, int64_t from_offset, int64_t snapshot):
@@ -127,7 +137,7 @@ def begin_sync(Log log not None):
     rebuilt, so the recovery point stays, and after a crash the synced records are read again."""
     cdef Segment segment
     job = SyncJob(log.syncs, log.written_end_offset, log.generation)
-    for segment in log.segments[log.segment_number(log.synced_end_offset):]:
+    for segment in log.segments[first_to_sync(log, log.synced_end_offset):]:
         job.paths.append(segment.path)
         if (segment.base_offset >= log.synced_end_offset or log.syncs.names_are_due) and not job.directories:
             add_new_files(log, job)

@@ -26,7 +26,8 @@ cdef int64_t OFFSET_ANY = 0x7FFFFFFFFFFFFFFF
 def truncate_to(Log log not None, int64_t offset, int64_t now_ms, remove=None):
     """Drop all records at or after `offset`; returns False without such records. For a follower whose leader has other records.
 
-    A batch that contains `offset` is dropped as a whole, and the log then ends at the start of that batch. No file is synced.
+    A batch that contains `offset` is dropped as a whole, and the log then ends at the start of that batch. No file is synced: the
+    next flush or sync of the log includes the file that was cut.
     `remove(directory, base_offset)` takes away the files of a segment, see log_deletion.mark_deleted; without it they are removed
     immediately, which takes long if they are large. Raises OffsetOutOfRange below the log start offset, OSError, StorageError.
     """
@@ -54,6 +55,7 @@ def truncate_to(Log log not None, int64_t offset, int64_t now_ms, remove=None):
     log.active = segment
     # Slices that are not sent yet would be sent with the next appended records.
     segment.cuts += 1
+    segment.was_cut = True
     if segment.locate(offset, &position, &header):
         offset = max(min(offset, <int64_t>header.base_offset), log.log_start_offset)
         log.drop_unflushed(segment.size - position)

@@ -31,6 +31,7 @@ cdef class Segment:
     cdef Py_ssize_t slot                # index in the list of open segments, if it is open
     cdef int cuts                       # how often it was truncated: a slice from before may have other bytes by now
     cdef bint recently_used
+    cdef bint was_cut                   # by a truncation, or when a write was undone: it may have its former length on the disk
     cdef bint was_cold                  # a part was read from the disk, or may have been: this process did not write all of it
     # Bytes that existed when the segment was loaded and whose checksums have not been verified since: the part that a reader reads
     # is verified first (recovery.verify_part). 0 for bytes that this process wrote or recovered.

@@ -133,12 +133,23 @@ class SegmentRecovery:
                 continue
             if segment.size > 0:
                 filled, filled_end = segment, following
+                if following == self.check_from < NEVER and self.power_lost:
+                    self._cut_again(segment, following)
             end = self._mend_indexes(segment, limit, is_last=number == last)
             filled_end = min(filled_end, end)
         remove_for_good(hiding)
         for segment in hiding:
             segments.remove(segment)
         return filled, filled_end
+
+    def _cut_again(self, segment: Segment, end: int) -> None:
+        """Cut a segment that ends at the recovery point, `end`, if it has bytes after that: the log was truncated to
+        `end`, where it began the next segment, and the power loss has undone the cut. Damage before `end` is not looked
+        for, as in other segments before the recovery point.
+        """
+        result = recovery.rebuild_indexes(segment, end, end, self.config.index_interval_bytes, limit=end)
+        if result.problem is not None and result.next_offset == end:
+            self._cut(segment, result)
 
     def _mend_indexes(self, segment: Segment, limit: int, *, is_last: bool) -> int:
         """Rebuild the indexes of a segment that is not checked, if they are missing or wrong; returns the offset at
@@ -180,7 +191,6 @@ class SegmentRecovery:
         its end was truncated, and the offset at which it ends. Raises CorruptSegment if that is not allowed: other
         segments with data follow, or see MayCut.
         """
-        size = segment.size
         interval = self.config.index_interval_bytes
         result = recovery.rebuild_indexes(
             segment, check_from, check_from, interval, self.epochs, limit, self.keeps_gaps
@@ -189,11 +199,16 @@ class SegmentRecovery:
             return False, result.next_offset
         if not is_last or not self.may_cut(segment, result):
             raise CorruptSegment(segment.path, result.position, result.problem)
+        self._cut(segment, result)
+        return True, result.next_offset
+
+    def _cut(self, segment: Segment, result: ScanResult) -> None:
+        """Cut a segment where a scan of it has ended, and sync that."""
         logger.warning(
             "truncated the damaged end of a log",
             extra=facts(
                 path=segment.path,
-                cut_bytes=size - result.position,
+                cut_bytes=segment.size - result.position,
                 position=result.position,
                 log_end_offset=result.next_offset,
                 reason=result.problem,
@@ -202,7 +217,6 @@ class SegmentRecovery:
         recovery.cut(segment, result.position)
         # Otherwise the next power loss could bring back the truncated records here, after records written since.
         disk.sync_file(segment.path)
-        return True, result.next_offset
 
 
 def _limits(segments: list[Segment]) -> list[int]:

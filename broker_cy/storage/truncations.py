@@ -6,7 +6,9 @@ checkpoints, and has synced the names of files that a cut removed: a power loss 
 other records. Each write syncs three files of a data directory, for any number of logs: after a failover a thousand
 partitions may diverge from their new leaders, and one write each would take longer than a broker's session.
 
-The loop cuts the files themselves. That needs no sync, because the records behind the cut are not acknowledged.
+The loop cuts the files themselves. That needs no sync, because the records behind the cut are not acknowledged. The
+next sync of the log includes the cut file, even if a later segment has the new records (log_flush). If the power is
+lost before that, a start cuts the file again (segment_recovery).
 """
 
 from __future__ import annotations

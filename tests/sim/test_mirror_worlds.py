@@ -19,7 +19,6 @@ from tests.support import needs
 from tests.support.tiers import by_tier
 
 PROFILES = MIRROR_LINK, MIRROR_COPY
-# Seed 13 of the links shows a defect that is still open: a power loss undoes the cut of a segment.
 SEEDS = by_tier(1, 12)
 SOAK_SEEDS = int(os.environ.get("MIRROR_WORLD_SEEDS", "1000"))
 # A test of `make soak` runs so many seeds.

@@ -308,4 +308,41 @@ def test_damage_that_a_consumer_found_is_not_cut_off_after_a_power_cut(disk: Mac
     again.crash()
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_records_that_a_truncation_removed_do_not_come_back_before_the_next_segment(
+    disk: Machine, is_flushed: bool, is_killed: bool
+) -> None:
+    """A follower truncates its log, and then begins a segment. If this fails, a power cut brings back the records of a
+    former leader before those of the new segment, and the replica goes offline as damaged. The process may have been
+    killed in between. Without a flush, the kernel wrote the new segment by itself.
+    """
+    manager = started(disk)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    fill(log, 3)
+    manager.flusher.start([log])
+    assert manager.truncate_to(log, 2, 0, lambda: None)
+    manager.jobs.run_due()
+    if is_killed:
+        manager.crash()
+        manager = started(disk)
+        log = manager.logs[KEY]
+    log.append(batch(2, size=300, leader_epoch=1), 0)
+    fill(log, 1)
+    assert [segment.base_offset for segment in log.segments] == [0, 2, 3]
+    if is_flushed:
+        manager.flusher.start([log])
+    else:
+        for segment in log.segments[1:]:
+            sync_file(segment.path)
+        sync_directory(log.directory)
+    before = contents(log)
+    manager.crash()
+    disk.cut()
+    again = started(disk)
+    assert contents(again.logs[KEY]) == before, again.offline
+    assert os.path.getsize(again.logs[KEY].segments[0].path) == 2 * len(batch(0, size=60))
+    again.crash()
+
+
 # --- the metadata log
