@@ -160,3 +160,16 @@ def out_of_range(log_end: int, leader_start: int, leader_end: int) -> Step:
     if leader_start > log_end:
         return Step(restart_at=leader_start)
     return Step()
+
+
+def begin_again(step: Step, log_start: int, leader_start: int = NONE) -> Step:
+    """A follower's log cannot end before it begins, at `log_start`: an empty log replaces it. This happens if the leader was elected
+    uncleanly, or truncates a mirror, and records were deleted here that the leader still has.
+
+    As in Kafka, the log begins again at the end that the epochs have in common: everything before that is deleted here. The caller
+    passes `leader_start` if the epochs decided nothing. Then the leader's records before its end may be others than those that were
+    deleted here. The log begins at `leader_start`; at the leader's end, as in Kafka, it would acknowledge records that it lacks.
+    """
+    if not NONE < step.truncate_to < log_start:
+        return step
+    return step._replace(truncate_to=NONE, restart_at=step.truncate_to if leader_start == NONE else leader_start)

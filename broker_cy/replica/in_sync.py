@@ -222,8 +222,8 @@ class InSync:
             self._propose_set(self.isr | {broker_id}, broker_id)
 
     def truncated(self, log_end: int) -> None:
-        """The leader of a mirror has truncated its log (replica.mirror): the followers have the same records up to
-        there, and none of those that are appended from now on.
+        """The leader of a mirror has truncated its log (replica.mirror), or begins it again: the followers have the
+        same records up to there, and none of those that are appended from now on.
         """
         self.epoch_start = min(self.epoch_start, log_end)
         for follower in self.followers.values():

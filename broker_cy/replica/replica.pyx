@@ -264,4 +264,6 @@ cdef class Replica:
         self.written.offset = self.staged.offset = self.synced_end = self.high.offset = offset
         self.next_from.offset = NONE
         self.marks = []
+        if self.in_sync is not None:
+            self.in_sync.truncated(offset)
         return self.advance(False)

@@ -376,6 +376,7 @@ class LeaderFetcher:
         spans = follower_log.spans(partition, records) if records is not None else []
         answer = Answer(found.high_watermark, found.log_start_offset, found.diverging, spans)
         step = following.take(partition.replica, found.asked, answer, partition.log.epochs)
+        step = following.begin_again(step, partition.log.log_start_offset)
         if not self._carry_out(partition, step, records):
             return
         if (records is not None and len(records) >= self._session.share_bytes) != self._is_far_behind:
@@ -401,12 +402,12 @@ class LeaderFetcher:
             self._cut += 1
             self._follower.flush()
         if step.truncate_to != following.NONE:
-            offset = max(step.truncate_to, partition.log.log_start_offset)
             LOGGER.info(
                 "truncating a log to what its leader has",
-                extra=facts(partition=f"{partition.topic}-{partition.index}", offset=offset),
+                extra=facts(partition=f"{partition.topic}-{partition.index}", offset=step.truncate_to),
             )
-            settling = self._follower.logs.truncate_to(partition.log, offset, now_ms, partial(self._retry, partition))
+            retry = partial(self._retry, partition)
+            settling = self._follower.logs.truncate_to(partition.log, step.truncate_to, now_ms, retry)
             follower_log.was_truncated(partition)
             if settling:
                 self._session.pause(partition)
@@ -458,4 +459,5 @@ class LeaderFetcher:
         partition = found.partition
         if following.is_expected(partition.replica, found.asked, partition.log.epochs):
             step = following.out_of_range(partition.log.log_end_offset, leader_start, leader_end)
+            step = following.begin_again(step, partition.log.log_start_offset, leader_start)
             self._carry_out(partition, step, None)

@@ -601,14 +601,15 @@ class World:
         if replica is None:
             return
         if error == ErrorCode.NONE:
-            self.carry_out(node, following.take(replica, ask, said, node.log.epochs), batches)
+            step = following.take(replica, ask, said, node.log.epochs)
+            self.carry_out(node, following.begin_again(step, node.log.log_start_offset), batches)
             node.asked_until_ms = -1
         elif error == ErrorCode.OFFSET_OUT_OF_RANGE and following.is_expected(replica, ask, node.log.epochs):
             if leader.is_leader and leader.replica is not None and leader.replica.leader_epoch == ask.leader_epoch:
                 # ListOffsets, in the leader epoch of the fetch.
                 log = leader.log
                 step = following.out_of_range(node.log.end_offset, log.log_start_offset, log.written_end_offset)
-                self.carry_out(node, step, [])
+                self.carry_out(node, following.begin_again(step, node.log.log_start_offset, log.log_start_offset), [])
                 node.asked_until_ms = -1
         else:
             node.asked_until_ms = self.now_ms + 50  # backoff

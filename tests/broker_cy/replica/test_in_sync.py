@@ -241,6 +241,18 @@ def test_truncation_by_epochs() -> None:
     assert following.out_of_range(30, 50, 60).restart_at == 50
 
 
+def test_a_log_that_would_end_before_it_begins_is_replaced() -> None:
+    """If this fails, a follower that has deleted more than its leader has is in sync with an empty log. Elected, it
+    loses the records of the leader.
+    """
+    step = following.Step(truncate_to=23, log_start_offset=4)
+    assert following.begin_again(step, 23) == step
+    assert following.begin_again(step, 75) == following.Step(restart_at=23, log_start_offset=4)
+    assert following.begin_again(following.out_of_range(75, 4, 60), 75, 4) == following.Step(restart_at=4)
+    assert following.begin_again(following.out_of_range(75, 4, 75), 75, 4) == following.Step()
+    assert following.begin_again(following.Step(is_ignored=True), 75) == following.Step(is_ignored=True)
+
+
 def test_bytes_are_never_overstated() -> None:
     """If this fails, a consumer's fetch is answered before fetch.min.bytes are readable, or never."""
     replica = leader()

@@ -137,6 +137,8 @@ def test_followers_have_nothing_of_what_follows_a_truncation() -> None:
     assert replica.truncated(6)["high_watermark"] == 6
     assert replica.wrote(9, 9, 2**62)["high_watermark"] == 6
     assert replica.fetched(2, 8, 9, 0, 2)["high_watermark"] == 9
+    assert replica.restarted(4)["high_watermark"] == 4
+    assert replica.wrote(8, 8, 2**62)["high_watermark"] == 4
 
 
 @pytest.mark.parametrize("role", [Role.FOLLOWER, Role.OFFLINE])

@@ -9,7 +9,8 @@ import pytest
 
 from broker_cy.admin.offsets import Isolation
 from broker_cy.controller import mirror_ops
-from broker_cy.replica.following import Step
+from broker_cy.replica import following
+from broker_cy.replica.following import NONE, Step
 from broker_cy.replica.mirror import Mirror
 from broker_cy.replication.mirror_manager import MirrorManager
 from broker_mirror.copy import fetching
@@ -46,6 +47,17 @@ def producer_ids_are_those_of_the_source(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(mirror_ops, "own_producer_ids", lambda state, records, draw: [])
 
 
+def logs_never_begin_again(patch: pytest.MonkeyPatch) -> None:
+    """A follower that would have to truncate its log below its start empties it, and goes on from there."""
+    patch.setattr(
+        following,
+        "begin_again",
+        lambda step, log_start, leader_start=NONE: (
+            step if step.truncate_to == NONE else step._replace(truncate_to=max(step.truncate_to, log_start))
+        ),
+    )
+
+
 def aborted_records_are_copied(patch: pytest.MonkeyPatch) -> None:
     """A copy flow reads uncommitted records."""
 
@@ -70,6 +82,7 @@ MIRROR_PLANTED = _linked(
     (reversals_copy_everything, 0),
     (promotions_continue_the_epochs, 0),
     (producer_ids_are_those_of_the_source, 0),
+    (logs_never_begin_again, 20),
 ) | _copied(
     (aborted_records_are_copied, 0),
 )
