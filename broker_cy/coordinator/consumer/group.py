@@ -250,7 +250,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
         before, after = (frozenset[str]() if each is None else each.topics for each in (old, new))
         gone, came = before - after, after - before
         counts = self.by_regex
-        fresh = came - counts.keys()
+        fresh = came - counts.keys() if came else came
         count(counts, came - fresh, 1)
         counts.update(dict.fromkeys(fresh, 1))
         if self.resolved:

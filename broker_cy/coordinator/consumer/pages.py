@@ -54,17 +54,20 @@ def next_turn(
     is_subscription_changed: bool,
 ) -> Turn:
     """Move a member one step towards its target. One that uses the classic protocol gets all at once: each of its
-    steps is a rebalance of its own.
+    steps is a rebalance of its own. One with very many topics that reads others now gives those up that it does not
+    read any more with the next assignment, which is due, instead of now.
     """
     if member.classic is not None:
         return Turn(reconciled(member, wanted, owned, is_subscription_changed=is_subscription_changed), None)
     known = group.pages.get(member.member_id)
     if known is not None and not _is_of(known, member, wanted):
         known = None
-    if known is None and not is_subscription_changed and needs_pages(member.assigned):
-        turn = _compared_turn(machine, step, group, member, wanted, owned)
-        if turn is not None:
-            return turn
+    if needs_pages(member.assigned):
+        is_subscription_changed = False
+        if known is None:
+            turn = _compared_turn(machine, step, group, member, wanted, owned)
+            if turn is not None:
+                return turn
     left = () if known is None else known.left
     page = reconciled_in_pages(member, wanted, owned, left, is_subscription_changed=is_subscription_changed)
     if not page.left and known is None:

@@ -305,7 +305,7 @@ class ModernGroup(EpochGroup[M, Assignment]):
     def _count_names(self, gone: frozenset[str], came: frozenset[str]) -> None:
         """One member names other topics. Those that no other member names are counted together: there may be 10,000."""
         counts = self.by_name
-        fresh = came - counts.keys()
+        fresh = came - counts.keys() if came else came
         count(counts, came - fresh, 1)
         counts.update(dict.fromkeys(fresh, 1))
         size = len(counts)

@@ -358,3 +358,25 @@ def test_members_that_come_and_go(seed: int) -> None:
     before = durable(h.machine)
     h.restart()
     assert durable(h.machine) == before
+
+
+def test_a_member_that_names_fewer_topics_gives_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a member keeps topics that it does not read any more; or the heartbeat that names 5,000 topics
+    fewer looks at all of them, and holds producers up.
+    """
+    names = [f"t{number}" for number in range(TOPICS)]
+    h = harness()
+    join(h, "A", names=names)
+    settle(h, "A")
+    assert count(h) == TOPICS
+    member = h.consumers().members["A"]
+    monkeypatch.setattr(reconcile, "_without_unsubscribed", None)
+    answer = h.beat("fewer", "A", member.epoch, names=names[::2], owned=member.assigned)
+    assert answer.assignment is None
+    assert h.consumers().epoch > member.epoch
+    assert h.consumers().members["A"].assigned is member.assigned
+    h.works_end()
+    settle(h, "A")
+    found = h.machine.image.topics.with_ids(h.consumers().members["A"].assigned)
+    assert sorted(topic.name for topic in found if topic is not None) == sorted(names[::2])
+    check_owners(h)
