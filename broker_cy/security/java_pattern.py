@@ -31,7 +31,14 @@ _PROPERTIES: Final = {
     "Space": " \\t\\n\\x0b\\f\\r",
 }
 _CHARACTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
-_ASSERTIONS: Final = {"b": "\\b", "B": "\\B", "A": "\\A", "z": "\\Z", "Z": "(?=\\n?\\Z)"}
+# The end of the text, or the place before a line end that ends it; not within "\\r\\n".
+_END: Final = "(?:\\Z|(?=\\r\\n\\Z|[\\r\\u0085\\u2028\\u2029]\\Z)|(?<!\\r)(?=\\n\\Z))"
+# The same for each line of the text. An empty last line has no begin.
+_LINE_END: Final = "(?:\\Z|(?=[\\r\\u0085\\u2028\\u2029])|(?<!\\r)(?=\\n))"
+_LINE_BEGIN: Final = "(?:(?!\\Z)(?:\\A|(?<=[\\n\\u0085\\u2028\\u2029])|(?<=\\r)(?!\\n)))"
+# Words have ASCII letters only, as for `\\w` and since Java 19 (JDK-8264160); before, `\\b` knew all letters. Python's
+# `\\B` does not match an empty text.
+_ASSERTIONS: Final = {"b": "\\b", "B": "(?!\\b)", "A": "\\A", "z": "\\Z", "Z": _END}
 _REPETITION: Final = re.compile(r"\{\d+(?:,\d*)?\}", re.ASCII)
 _FLAGS: Final = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])", re.ASCII)
 _NAMED: Final = re.compile(r"\(\?<([A-Za-z][A-Za-z0-9]*)>", re.ASCII)
@@ -68,6 +75,8 @@ class _Translation:
         # For each open group, the flags `(?i)` that are in force in it, as texts that open groups.
         self._flags: list[list[str]] = [[]]
         self._dot_all = [False]
+        self._by_line = [False]
+        self._has_line_end = [False]
 
     def run(self) -> str:
         while self._at < len(self._pattern):
@@ -88,7 +97,12 @@ class _Translation:
             self._close_flags()
             self._flags.pop()
             self._dot_all.pop()
+            self._by_line.pop()
             self._take(")")
+            if has_line_end := self._has_line_end.pop():
+                if self._is_repeated():
+                    raise self._wrong("a repeated group with \\R is not supported")
+                self._has_line_end[-1] = has_line_end
         elif char == "|":
             flags = self._flags[-1]
             self._out.append(")" * len(flags))
@@ -97,6 +111,10 @@ class _Translation:
         elif char == ".":
             self._at += 1
             self._out.append("[\\s\\S]" if self._dot_all[-1] else f"[^{_LINE_ENDS}]")
+        elif char in "^$":
+            self._at += 1
+            ends = {"^": ("\\A", _LINE_BEGIN), "$": (_END, _LINE_END)}
+            self._out.append(ends[char][self._by_line[-1]])
         elif char == "{":
             if (found := _REPETITION.match(self._pattern, self._at)) is None:
                 raise self._wrong("a { begins no repetition; write \\{ for the character")
@@ -109,13 +127,16 @@ class _Translation:
         self._at += len(text)
         self._out.append(text)
 
+    def _is_repeated(self) -> bool:
+        return self._pattern[self._at : self._at + 1] in ("*", "+", "?", "{")
+
     def _close_flags(self) -> None:
         self._out.append(")" * len(self._flags[-1]))
         self._flags[-1].clear()
 
     def _open(self) -> None:
         rest = self._pattern
-        dot_all = self._dot_all[-1]
+        dot_all, by_line = self._dot_all[-1], self._by_line[-1]
         if (named := _NAMED.match(rest, self._at)) is not None:
             self._at = named.end()
             self._out.append(f"(?P<{named[1]}>")
@@ -127,13 +148,13 @@ class _Translation:
                 raise self._wrong(f"the flag {min(unknown)} is not supported")
             self._at = flags.end()
             dot_all = ("s" in on or dot_all) and "s" not in (off or "")
-            # `.` is translated by its flag already.
-            added, removed = on.replace("s", ""), (off or "").replace("s", "")
-            text = f"(?{added}{f'-{removed}' if removed else ''}:"
+            by_line = ("m" in on or by_line) and "m" not in (off or "")
+            # `.`, `^` and `$` are translated by their flags already.
+            text = f"(?{'i' if 'i' in on else ''}{'-i' if 'i' in (off or '') else ''}:"
             self._out.append(text)
             if end == ")":
                 self._flags[-1].append(text)
-                self._dot_all[-1] = dot_all
+                self._dot_all[-1], self._by_line[-1] = dot_all, by_line
                 return
         elif rest.startswith("(?", self._at):
             raise self._wrong(f"{rest[self._at : self._at + 3]} begins no known group")
@@ -141,6 +162,8 @@ class _Translation:
             self._take("(")
         self._flags.append([])
         self._dot_all.append(dot_all)
+        self._by_line.append(by_line)
+        self._has_line_end.append(False)
 
     def _escape(self) -> str:
         """Return the translation of an escape outside of a class."""
@@ -156,7 +179,9 @@ class _Translation:
             return _ASSERTIONS[letter]
         if letter == "R":
             self._at += 2
-            return f"(?:\\r\\n|[{_VERTICAL}])"
+            self._has_line_end[-1] = True
+            # Repeated, it is one step for Java, which goes back to no `\\r` of a "\\r\\n".
+            return f"(?{'>' if self._is_repeated() else ':'}\\r\\n|[{_VERTICAL}])"
         if letter in "123456789" and letter:
             self._at += 2
             # In a group of its own, so that a digit after it is none of its number.

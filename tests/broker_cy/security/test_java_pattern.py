@@ -25,6 +25,15 @@ from broker_cy.security.java_pattern import NotTranslatable, compiled
         (r"[\Q]-\E]", "-", "a"),
         (r"\x41\u0042\x{43}\0104", "ABCD", "ABCE"),
         (r"(?-i)a++", "aaa", "A"),
+        (r"(?>\bo?\S-*?)&?", "a", "é"),
+        (r"\bo*?é?", "o", "é"),
+        (r"\B|a", "", "b"),
+        (r"\R{2}", "\n\n", "\r\n"),
+        (r"\R\n", "\r\n", "\n"),
+        (r"a$\R", "a\u2028", "a"),
+        (r"a\Z\R", "a\r\n", "a\n\n"),
+        (r"\r$\n?", "\r", "\r\n"),
+        (r"(?m)a$.*(?s:.)^b", "a\rb", "a\r\r\n"),
     ],
 )
 def test_a_construct_of_java_matches_the_same(pattern: str, matching: str, other: str) -> None:
@@ -51,6 +60,8 @@ def test_a_construct_of_java_matches_the_same(pattern: str, matching: str, other
         ("(?%a)", r"\(\?% begins no known group"),
         (r"\x{110000}", "is no character"),
         ("(?<=a+)b", "look-behind requires fixed-width pattern"),
+        (r"(a\R)+", r"a repeated group with \\R"),
+        (r"((a\R)b)*", r"a repeated group with \\R"),
     ],
 )
 def test_another_construct_is_refused_with_the_reason(pattern: str, reason: str) -> None:
