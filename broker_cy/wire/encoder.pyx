@@ -57,9 +57,10 @@ cdef class EncodedElements:
         self.count += count
 
     def add_columns(self, ids, *columns):
-        """The same, given the values of their fields: one column for each field, in the order of the schema, of which the first
-        one is a UUID. Many topics have the same partitions: an element with the same objects as the one before it, but for its
-        id, takes little more time than the copy of its bytes. Raises WireError, and ValueError if the columns differ in length.
+        """Encode more elements from the values of their fields: one column for each field, in the order of the schema. The
+        first column has UUIDs. Many topics have the same partitions: if an element differs from the one before it only in
+        its id, because its other values are the same objects, the bytes of that element are copied. Raises WireError, and
+        ValueError if the columns differ in length.
         """
         cdef Layout layout = layout_of(self.cls)
         cdef Node node = layout.node(self.version)
