@@ -103,7 +103,7 @@ def test_a_move_is_shown_and_ends_without_a_trace_when_it_is_interrupted(
         process.kill()
         process.wait()
     assert process.returncode == 130
-    assert "6 partitions, 0 B of 9.5 MiB" in err
+    assert "0 of 6 moves, 0 B of 9.5 MiB" in err
     assert "were cancelled, and the throttle was removed" in err
     rest(kafka)
     assert replicas(kafka, topic) == before
@@ -143,7 +143,7 @@ def test_a_broker_is_drained_and_comes_back(kafka: Cli, topic: str, name: str) -
     assert 3 in {each for ids in replicas(kafka, topic).values() for each in ids}
     assert "--yes" in kafka("brokers", "drain", "3", code=4).err
     said = kafka("brokers", "drain", "3", "--throttle", "50M", "--concurrent", "3", "--yes")
-    assert "partitions, 0 B of" in said.err
+    assert "moves, 0 B of" in said.err
     assert said.out.startswith("moved ")
     after = replicas(kafka, topic)
     assert all(sorted(ids) == [1, 2] for ids in after.values())

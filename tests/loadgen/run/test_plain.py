@@ -18,6 +18,7 @@ import pytest
 from bench.launch.nodes import free_ports
 from broker_cy.client.program import EXIT_UNREACHED, EXIT_USAGE
 from broker_cy.launch.processes import Child
+from loadgen.command import THRESHOLD_MISSED
 from tests.loadgen.run.kit import ENDS_S, ROOT, UNDISTURBED
 from tests.support.both_brokers import running
 from tests.support.broker import Target
@@ -26,6 +27,8 @@ from tests.support.wait import until
 LOCUST = (sys.executable, "-m", "locust", "-f", str(ROOT / "loadgen/locustfiles/mixed.py"))
 # Below the minute after which locust's processes exit without their master.
 REFUSED_S = 40.0
+# The thresholds of `mixed` that a busy machine misses; the others are about the data.
+LATE = {"Produce p99_ms", "Probe p99_ms", "Probe requests"}
 SHORT = ("--warm-up", "0s", "--run-time", "2s", "--rate", "300/s")
 
 
@@ -48,7 +51,9 @@ def locust(directory: Path, name: str, *options: str) -> Iterator[Child]:
 def ended(child: Child) -> str:
     """Wait for the end of a good run; return its output."""
     code = child.wait(ENDS_S)
-    assert code in UNDISTURBED, child.stdout() + child.stderr()
+    assert code in (*UNDISTURBED, THRESHOLD_MISSED), child.stdout() + child.stderr()
+    missed = re.findall(r"threshold missed: (.*?):", child.stdout())
+    assert set(missed) <= LATE, child.stdout() + child.stderr()
     assert "Traceback" not in child.stderr(), child.stderr()
     assert re.search(r"all [0-9,]+ acknowledged records were found", child.stdout()), child.stdout()
     assert f"(exit code {code})" in child.stdout()
