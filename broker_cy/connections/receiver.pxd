@@ -66,6 +66,7 @@ cdef class Receiver(AnswerQueue):
     cdef int go_on(self) except -1
     cdef int counted(self, bint from_buffer) except -1
     cdef int settle(self) except -1
+    cdef bint gives_answer(self, int64_t sent) noexcept
     cdef int peer_gone(self) except -1
     cdef int wake_when_worth_it(self, Py_ssize_t unparsed) except -1
     cdef int parse(self) except -1

@@ -56,6 +56,7 @@ cdef class Receiver(AnswerQueue):
         cdef Py_ssize_t budget = READ_TURN_BYTES
         cdef Py_ssize_t want
         cdef ssize_t n
+        cdef int64_t sent
         if self.must_wait():
             # A handler is not done, or answers are held back by a slow reader: leave the rest in the kernel's buffer,
             # which stops the peer.
@@ -64,6 +65,7 @@ cdef class Receiver(AnswerQueue):
             return 0
         while budget > 0:
             want = self.make_room()
+            sent = self.bytes_out
             n = self.transport.recv(self.buffer.data + self.in_end, want)
             if n > 0:
                 self.in_end += n
@@ -72,7 +74,11 @@ cdef class Receiver(AnswerQueue):
                 self.parse()
                 if self.closed:
                     return 0
-                if n < want or self.must_wait():
+                if self.must_wait():
+                    break
+                if n < want:
+                    if not self.gives_answer(sent) and self.transport.is_reset():
+                        return self.peer_gone()
                     break
             elif n == -EAGAIN:
                 break
@@ -84,6 +90,12 @@ cdef class Receiver(AnswerQueue):
         self.last_active_ms = coarse_ms(&self.clock.source)
         self.settle()
         return 0
+
+    cdef bint gives_answer(self, int64_t sent) noexcept:
+        """Whether an answer to what was just read has left, or leaves in this turn: then the send finds out whether the peer
+        has reset the connection. Otherwise that must be asked: uvloop reports a reset once, together with the bytes before.
+        """
+        return self.bytes_out != sent or (self.pending > 0 and self.staged_at == self.server.flushes)
 
     cdef int peer_gone(self) except -1:
         """The peer sends nothing more. A request that was cut off is logged; a client that leaves between requests is

@@ -1,6 +1,7 @@
 """A socket with TLS, as a transport; the .pxd has its invariants."""
 
 from broker_cy.core.openssl cimport RECORD_BYTES_MAX
+from broker_cy.network.transport cimport was_reset
 
 cdef extern from "sys/socket.h" nogil:
     int setsockopt(int fd, int level, int name, const void* value, unsigned int size)
@@ -41,6 +42,9 @@ cdef class TlsTransport(Transport):
         cdef int wanted = max(1, size - RECORD_BYTES_MAX)
         setsockopt(self.fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof(wanted))
         return 0
+
+    cdef bint is_reset(self) noexcept:
+        return was_reset(self.fd)
 
     cdef int resumed(self) except -1:
         if self.session.has_input():

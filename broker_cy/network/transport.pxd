@@ -16,10 +16,15 @@ cdef class Transport:
     cdef ssize_t send_file(self, int fd, long position, size_t size) except? -1
     # Report input only when this much has arrived: a hint.
     cdef int wake_at(self, int size) except -1
+    # Whether the peer has reset the connection, and no later call would say so.
+    cdef bint is_reset(self) noexcept
     # The connection had stopped watching for input, and watches again.
     cdef int resumed(self) except -1
     # Called once, as the last call. Bytes that were sent still reach the peer.
     cdef int close(self) except -1
+
+# As `Transport.is_reset`, for a socket.
+cdef bint was_reset(int fd) noexcept
 
 cdef class SocketTransport(Transport):
     pass

@@ -10,13 +10,20 @@ cdef extern from "sys/socket.h" nogil:
     ssize_t c_recv "recv"(int fd, void* buf, size_t n, int flags)
     ssize_t c_send "send"(int fd, const void* buf, size_t n, int flags)
     int setsockopt(int fd, int level, int name, const void* value, unsigned int size)
-    int MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SOL_SOCKET, SO_RCVLOWAT
+    int getsockopt(int fd, int level, int name, void* value, unsigned int* size)
+    int MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, SOL_SOCKET, SO_ERROR, SO_RCVLOWAT
 
 cdef extern from "sys/sendfile.h" nogil:
     ssize_t c_sendfile "sendfile"(int out_fd, int in_fd, long* offset, size_t count)
 
 cdef extern from "unistd.h" nogil:
     int c_close "close"(int fd)
+
+
+cdef bint was_reset(int fd) noexcept:
+    cdef int error = 0
+    cdef unsigned int size = sizeof(error)
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 and error != 0
 
 
 cdef class Transport:
@@ -31,6 +38,9 @@ cdef class Transport:
 
     cdef int wake_at(self, int size) except -1:
         return 0
+
+    cdef bint is_reset(self) noexcept:
+        return False
 
     cdef int resumed(self) except -1:
         return 0
@@ -73,6 +83,9 @@ cdef class SocketTransport(Transport):
         # If it fails the socket is readable earlier, and that is all.
         setsockopt(self.fd, SOL_SOCKET, SO_RCVLOWAT, &size, sizeof(size))
         return 0
+
+    cdef bint is_reset(self) noexcept:
+        return was_reset(self.fd)
 
     cdef int close(self) except -1:
         # An error is ignored: the caller cannot handle it, and the descriptor is closed anyway.
