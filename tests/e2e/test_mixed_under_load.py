@@ -40,8 +40,9 @@ pytestmark = [pytest.mark.full, needs.java]
 Alter = messages.AlterPartitionReassignmentsRequest
 Part = messages.MetadataResponse.MetadataResponsePartition
 INTERNAL = ("__consumer_offsets", "__transaction_state")
-# Retriable: once in about fifty kills, librdkafka gets no committed offsets within its timeout, but gets them on retry.
-LATE = re.compile(r"watcher-\w+: committed: .*code=_TIMED_OUT,")
+# Calls that were repeated: once in about fifty kills, librdkafka gets no committed offsets within its timeout; and it
+# waits that long for the answers of a node that died before it aborts a transaction.
+LATE = re.compile(r"(watcher-\w+: committed|copier: abort): .*code=_TIMED_OUT,")
 
 
 class MixedWork(Work):
@@ -224,14 +225,16 @@ def test_leaders_move_and_nodes_die_under_load(tmp_path: Path, kinds: Sequence[s
         work = MixedWork(nodes, tmp_path)
         try:
             work.go_on()
-            first = work.controller()
             work.move_leaders(KafkaPeer)
             work.move_leaders(ClusterNode)
             work.move_leaders(KafkaPeer)
             # Kafka brokers with a broker-cy controller.
             work.kill(work.numbers(KafkaPeer)[0])
+            # On a busy machine, another node may be the controller by now.
+            let_lead(nodes, ClusterNode)
+            work.in_sync()
             work.move_leaders(ClusterNode)
-            assert work.controller() == first
+            first = work.controller()
             work.kill(first)
             second = work.controller()
             # With two Kafka nodes and one of broker-cy, a Kafka node is the controller now, with a broker-cy broker.
