@@ -14,7 +14,7 @@ from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer.member import NOTHING_ASSIGNED, AssignedEpochs, ConsumerMember
 from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.modern.records import values_of
-from broker_cy.coordinator.modern.topic_values import in_order
+from broker_cy.coordinator.modern.topic_values import in_order, incomplete
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 
@@ -171,15 +171,6 @@ def next_page(member: ConsumerMember, wanted: Wanted, owned: Owned, left: Sequen
         assigned.update(part.assigned)
     state = MemberState.UNRELEASED_PARTITIONS if rest else MemberState.STABLE
     return Page(part._replace(state=state, assigned=assigned), rest, None if held else part.assigned)
-
-
-def incomplete(target: Assignment, assigned: AssignedEpochs) -> list[Wanting]:
-    """The topics of the target that the member does not have, or has in part."""
-    return [
-        (topic_id, partitions)
-        for topic_id, partitions in target.items()
-        if len(assigned.get(topic_id, _NOTHING)) < len(partitions)
-    ]
 
 
 def _next(member: ConsumerMember, epoch: int, wanted: Wanted, owned: Owned) -> ConsumerMember:

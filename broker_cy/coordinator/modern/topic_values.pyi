@@ -1,11 +1,12 @@
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import TypeVar
 from uuid import UUID
 
 # A topic, and its partitions.
 K = TypeVar("K")
 V = TypeVar("V")
-S = TypeVar("S", bound=Mapping[int, object])
+M = TypeVar("M", bound=Mapping[int, object])
+S = TypeVar("S", bound=Sized)
 R = TypeVar("R")
 
 def in_order(topic_ids: Iterable[UUID]) -> list[UUID]:
@@ -19,13 +20,16 @@ def added_to(before: Mapping[K, V], after: Mapping[K, V]) -> list[tuple[K, V]] |
     It computes no hash: that of a topic id takes most of the time of a look-up.
     """
 
-def has_other_epochs(before: Mapping[K, S], after: Mapping[K, S]) -> bool:
+def has_other_epochs(before: Mapping[K, M], after: Mapping[K, M]) -> bool:
     """Whether the same topics, in their order, have the same partitions, since other epochs: one value in place of each
     other one.
     """
 
 def other_values(held: Mapping[K, V], others: Mapping[K, V]) -> tuple[dict[K, V], list[K]]:
     """The topics whose value in `others` is another object, or that `others` lacks; and the former alone."""
+
+def incomplete(target: Mapping[K, S], assigned: Mapping[K, Sized]) -> list[tuple[K, S]]:
+    """The topics of a target, with its partitions, of which a member has none, or not all."""
 
 def own(owners: dict[K, Mapping[int, str]], member_id: str, held: Iterable[tuple[K, Mapping[int, object]]]) -> int:
     """The member owns these partitions of topics, too. Returns how many have an owner that had none. A value of

@@ -132,6 +132,22 @@ def other_values(held, others):
     return found, both
 
 
+def incomplete(target, assigned):
+    cdef dict wanted = as_dict(target), held = as_dict(assigned)
+    cdef list found = []
+    cdef Py_ssize_t at = 0
+    cdef PyObject* topic_id = NULL
+    cdef PyObject* partitions = NULL
+    cdef PyObject* has = NULL
+    cdef bint has_any = PyDict_Size(held) > 0
+    while PyDict_Next(wanted, &at, &topic_id, &partitions):
+        if has_any:
+            has = PyDict_GetItemWithError(held, <object>topic_id)
+        if has == NULL or len(<object>has) < len(<object>partitions):
+            found.append((<object>topic_id, <object>partitions))
+    return found
+
+
 def count(dict counts not None, names, long change):
     cdef object name
     cdef PyObject* known

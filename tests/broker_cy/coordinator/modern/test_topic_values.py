@@ -201,3 +201,18 @@ def test_owners_of_topics_that_have_one_value() -> None:
     assert topic_values.disown(owners, "A", parts["A"]) == TOPICS
     assert list(owners.values()) == [{1: "B"}] * TOPICS
     assert len(set(map(id, owners.values()))) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_topics_that_a_member_has_in_part(seed: int) -> None:
+    """If this fails, a member never gets some partitions of its target."""
+    drawn = Drawn(seed)
+    for _ in range(ROUNDS):
+        assigned = drawn.held()
+        target = {topic_id: frozenset(value) for topic_id, value in drawn.changed(drawn.held()).items()}
+        found = topic_values.incomplete(target, assigned)
+        assert found == [
+            (topic_id, partitions)
+            for topic_id, partitions in target.items()
+            if len(assigned.get(topic_id, ())) < len(partitions)
+        ]
