@@ -350,8 +350,7 @@ def moves_ordered(
         moves = sorted(
             islice(named, PARTITIONS_REPORTED_MAX), key=lambda move: (-move.stall_ms, move.topic, move.partition)
         )
-        counts = zip(result.lost.values(), topics.with_ids(result.lost), strict=True)
-        gone = sum(count for count, topic in counts if topic is None)
+        gone = sum(map(result.lost.__getitem__, topics.missing(result.lost)))
         event = replace(
             event,
             moves=moves,

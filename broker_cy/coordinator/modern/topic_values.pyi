@@ -29,7 +29,7 @@ def other_values(held: Mapping[K, V], others: Mapping[K, V]) -> tuple[dict[K, V]
     """The topics whose value in `others` is another object, or that `others` lacks; and the former alone."""
 
 def incomplete(target: Mapping[K, S], assigned: Mapping[K, Sized]) -> list[tuple[K, S]]:
-    """The topics of a target, with its partitions, of which a member has none, or not all."""
+    """The topics of a target that a member does not have, or has in part, with their partitions in the target."""
 
 def own(owners: dict[K, Mapping[int, str]], member_id: str, held: Iterable[tuple[K, Mapping[int, object]]]) -> int:
     """The member owns these partitions of topics, too. Returns how many have an owner that had none. A value of

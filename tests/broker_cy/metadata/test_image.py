@@ -133,6 +133,8 @@ def test_names_that_topics_have() -> None:
     assert above.topics.existing(frozenset(wanted)) == {"b", "c"}
     assert image.topics.existing({"a"}) == {"a"}
     assert image.topics.existing(set()) == set()
+    assert image.topics.missing([uid(3), uid(1), uid(2)]) == [uid(3)]
+    assert above.topics.missing([uid(3), uid(1), uid(2)]) == [uid(1)]
 
 
 def test_initial_delta_names_everything() -> None:
