@@ -12,9 +12,9 @@ from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer import records
 from broker_cy.coordinator.consumer.group import ConsumerGroup, Difference
 from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember
-from broker_cy.coordinator.consumer.reconcile import kept_of
+from broker_cy.coordinator.consumer.reconcile import Gains, kept_of
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.topic_values import in_order, incomplete, of_each
+from broker_cy.coordinator.modern.topic_values import in_order, of_each
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.step import Now, WorkFailed
@@ -60,7 +60,7 @@ def compare(inputs: Inputs) -> Difference:
         if topic is not None and topic.name in inputs.names
     }
     kept, gone = kept_of(inputs.assigned, read)
-    left = incomplete({topic_id: read[topic_id] for topic_id in in_order(read)}, kept)
+    left = Gains.of({topic_id: read[topic_id] for topic_id in in_order(read)}, kept)
     return Difference(
         inputs.assigned,
         inputs.target,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer.member import NOTHING_ASSIGNED, AssignedEpochs, ConsumerMember
-from broker_cy.coordinator.consumer.reconcile import Wanting
+from broker_cy.coordinator.consumer.reconcile import Gains
 from broker_cy.coordinator.group import GroupType
 from broker_cy.coordinator.modern.commits import CommittingGroup
 from broker_cy.coordinator.modern.group import ModernGroup
@@ -37,7 +37,7 @@ class Paged(NamedTuple):
 
     assigned: AssignedEpochs
     target: Assignment
-    left: Sequence[Wanting]
+    left: Gains
     encoded: EncodedElements
     answered: list[ConsumerGroupHeartbeatResponse.TopicPartitions]
 
@@ -54,7 +54,7 @@ class Difference(NamedTuple):
     names: frozenset[str]
     kept: AssignedEpochs
     gone: AssignedEpochs
-    left: Sequence[Wanting]
+    left: Gains
     encoded: EncodedElements
     encoded_gone: EncodedElements
     answered: list[ConsumerGroupHeartbeatResponse.TopicPartitions]

@@ -70,7 +70,7 @@ def _holders(group: ConsumerGroup, member: ConsumerMember) -> Iterator[ConsumerM
     target = group.target_of(member.member_id)
     known = group.pages.get(member.member_id)
     # It has most of 10,000 topics already.
-    wanted = target.items() if known is None or known.assigned is not member.assigned else known.left
+    wanted = target.items() if known is None or known.assigned is not member.assigned else known.left.items()
     missing = (
         (topic_id, partition)
         for topic_id, partitions in wanted

@@ -10,6 +10,7 @@ from broker_cy.coordinator.consumer import difference, records
 from broker_cy.coordinator.consumer.group import ConsumerGroup, Paged
 from broker_cy.coordinator.consumer.member import NOTHING_ASSIGNED, ConsumerMember
 from broker_cy.coordinator.consumer.reconcile import (
+    NO_GAINS,
     Owned,
     Page,
     Wanted,
@@ -68,7 +69,7 @@ def next_turn(
             turn = _compared_turn(machine, step, group, member, wanted, owned)
             if turn is not None:
                 return turn
-    left = () if known is None else known.left
+    left = NO_GAINS if known is None else known.left
     page = reconciled_in_pages(member, wanted, owned, left, is_subscription_changed=is_subscription_changed)
     if not page.left and known is None:
         return Turn(page.member, None)
@@ -101,7 +102,7 @@ def _compared_turn(
             assigned=found.kept,
             revoking=found.gone,
         )
-        return Turn(revoking, known._replace(left=()), found.encoded_gone)
+        return Turn(revoking, known._replace(left=NO_GAINS), found.encoded_gone)
     # The structures of the next page will stand behind these.
     del group.differences[member.member_id]
     left = member._replace(assigned=found.kept, revoking=NOTHING_ASSIGNED)

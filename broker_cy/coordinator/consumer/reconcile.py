@@ -6,23 +6,21 @@ holds any more. So a partition never has two holders. Values in, a new value out
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer.member import NOTHING_ASSIGNED, AssignedEpochs, ConsumerMember
 from broker_cy.coordinator.modern.member import MemberState
-from broker_cy.coordinator.modern.records import values_of
 from broker_cy.coordinator.modern.topic_values import in_order, incomplete
-from broker_cy.core.classes import NamedTuple
+from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
 
 # The topics that one answer adds to what a member has. Their turn of the loop takes 3 ms if the member has 10,000.
 TOPICS_PER_ANSWER: Final = 500
 _NOTHING: Final[Mapping[int, int]] = {}
-# A topic, and the partitions of it that are in a member's target.
-Wanting = tuple[UUID, frozenset[int]]
 # The partitions of one topic.
 V = TypeVar("V")
 
@@ -86,13 +84,51 @@ def needs_pages(assigned: AssignedEpochs) -> bool:
     return len(assigned) > TOPICS_PER_ANSWER
 
 
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """Topics that a member is to get, each with its partitions in the target, in the order in which they are tried:
+    those of two lists, from `begin` on. The lists are not changed, and pages have them in common.
+    """
+
+    topic_ids: list[UUID]
+    partitions: list[frozenset[int]]
+    begin: int = 0
+
+    @classmethod
+    def of(cls, target: Assignment, assigned: AssignedEpochs) -> Gains:
+        """The topics of the target that the member does not have, or has in part."""
+        return cls(*incomplete(target, assigned))
+
+    def __len__(self) -> int:
+        return len(self.topic_ids) - self.begin
+
+    def items(self) -> Iterator[tuple[UUID, frozenset[int]]]:
+        return islice(zip(self.topic_ids, self.partitions, strict=True), self.begin, None)
+
+    def split(self, count: int) -> tuple[Assignment, Gains]:
+        """The first topics, and the rest."""
+        end = self.begin + count
+        first = dict(zip(self.topic_ids[self.begin : end], self.partitions[self.begin : end], strict=True))
+        return first, Gains(self.topic_ids, self.partitions, min(end, len(self.topic_ids)))
+
+    def followed_by(self, others: Gains) -> Gains:
+        topic_ids, partitions = (
+            [*before[self.begin :], *after[others.begin :]]
+            for before, after in ((self.topic_ids, others.topic_ids), (self.partitions, others.partitions))
+        )
+        return Gains(topic_ids, partitions) if others else self
+
+
+NO_GAINS: Final = Gains([], [])
+
+
 class Page(NamedTuple):
     """The next state of a member, and the topics of its target that it may still get. `added` are those that its last
     answer did not have, if it has all others as before; else None.
     """
 
     member: ConsumerMember
-    left: Sequence[Wanting]
+    left: Gains
     added: AssignedEpochs | None
 
 
@@ -100,7 +136,7 @@ def reconciled_in_pages(
     member: ConsumerMember,
     wanted: Wanted,
     owned: Owned,
-    left: Sequence[Wanting],
+    left: Gains,
     *,
     is_subscription_changed: bool = False,
 ) -> Page:
@@ -118,53 +154,53 @@ def reconciled_in_pages(
             return page
     found = reconciled(member, wanted, owned, is_subscription_changed=is_subscription_changed)
     if len(found.assigned) <= TOPICS_PER_ANSWER or found.state is MemberState.UNREVOKED_PARTITIONS:
-        return Page(found, (), None)
+        return Page(found, NO_GAINS, None)
     later = in_order(set(found.assigned).difference(member.assigned))[TOPICS_PER_ANSWER:]
     if not later:
-        return Page(found, (), None)
+        return Page(found, NO_GAINS, None)
     cut = set(later)
     assigned = {topic_id: held for topic_id, held in found.assigned.items() if topic_id not in cut}
     found = found._replace(state=MemberState.UNRELEASED_PARTITIONS, assigned=assigned)
-    return Page(found, incomplete(wanted.topics.part_of(wanted.target), assigned), None)
+    return Page(found, Gains.of(wanted.topics.part_of(wanted.target), assigned), None)
 
 
-def _to_gain(member: ConsumerMember, wanted: Wanted) -> Sequence[Wanting]:
+def _to_gain(member: ConsumerMember, wanted: Wanted) -> Gains:
     """The topics that a member is to get, if one answer does not give so many, and it has to give up nothing."""
     target, assigned = wanted.target, member.assigned
     if len(target) - len(assigned) <= TOPICS_PER_ANSWER or member.revoking:
-        return ()
+        return NO_GAINS
     if member.state is MemberState.STABLE:
         if member.epoch == wanted.epoch:
-            return ()
+            return NO_GAINS
     elif member.state is not MemberState.UNRELEASED_PARTITIONS:
-        return ()
+        return NO_GAINS
     if assigned:
         if not assigned.keys() <= target.keys():
-            return ()
+            return NO_GAINS
         pairs = zip(assigned.values(), map(target.__getitem__, assigned), strict=True)
         if not all(current.keys() <= partitions for current, partitions in pairs):
-            return ()
+            return NO_GAINS
         if wanted.topics.part_of(assigned) is not assigned:
-            return ()
+            return NO_GAINS
     ordered = in_order(target)
-    found = zip(ordered, values_of(ordered, target), strict=True)
-    return list(found) if not assigned else incomplete(dict(found), assigned)
+    if ordered != list(target):
+        target = dict(zip(ordered, map(target.__getitem__, ordered), strict=True))
+    return Gains.of(target, assigned)
 
 
-def next_page(member: ConsumerMember, wanted: Wanted, owned: Owned, left: Sequence[Wanting]) -> Page | None:
+def next_page(member: ConsumerMember, wanted: Wanted, owned: Owned, left: Gains) -> Page | None:
     """The member with the first topics of `left`; None if it has to give up partitions of them. A topic with partitions
     that others hold is tried again after the rest.
     """
-    target = dict(left[:TOPICS_PER_ANSWER])
+    target, rest = left.split(TOPICS_PER_ANSWER)
     # Partitions of a topic that is tried again: the others were not free.
     missing = set(target).difference(member.assigned)
     held = {topic_id: member.assigned[topic_id] for topic_id in set(target).difference(missing)}
     part = _next(member._replace(assigned=held), wanted.epoch, wanted._replace(target=target), owned)
     if not held.keys() <= part.assigned.keys():
         return None
-    rest = left[TOPICS_PER_ANSWER:]
     if part.state is MemberState.UNRELEASED_PARTITIONS:
-        rest = [*rest, *incomplete(wanted.topics.part_of(target), part.assigned)]
+        rest = rest.followed_by(Gains.of(wanted.topics.part_of(target), part.assigned))
     assigned = member.assigned
     if part.assigned != held:
         assigned = dict(assigned)

@@ -28,8 +28,8 @@ def has_other_epochs(before: Mapping[K, M], after: Mapping[K, M]) -> bool:
 def other_values(held: Mapping[K, V], others: Mapping[K, V]) -> tuple[dict[K, V], list[K]]:
     """The topics whose value in `others` is another object, or that `others` lacks; and the former alone."""
 
-def incomplete(target: Mapping[K, S], assigned: Mapping[K, Sized]) -> list[tuple[K, S]]:
-    """The topics of a target that a member does not have, or has in part, with their partitions in the target."""
+def incomplete(target: Mapping[K, S], assigned: Mapping[K, Sized]) -> tuple[list[K], list[S]]:
+    """The topics of a target that a member does not have, or has in part, and the partitions of each in the target."""
 
 def own(owners: dict[K, Mapping[int, str]], member_id: str, held: Iterable[tuple[K, Mapping[int, object]]]) -> int:
     """The member owns these partitions of topics, too. Returns how many have an owner that had none. A value of

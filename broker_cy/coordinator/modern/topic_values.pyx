@@ -134,7 +134,8 @@ def other_values(held, others):
 
 def incomplete(target, assigned):
     cdef dict wanted = as_dict(target), held = as_dict(assigned)
-    cdef list found = []
+    # Not a list of pairs: they take the garbage collector 4 ms.
+    cdef list topic_ids = [], parts = []
     cdef Py_ssize_t at = 0
     cdef PyObject* topic_id = NULL
     cdef PyObject* partitions = NULL
@@ -144,8 +145,9 @@ def incomplete(target, assigned):
         if has_any:
             has = PyDict_GetItemWithError(held, <object>topic_id)
         if has == NULL or len(<object>has) < len(<object>partitions):
-            found.append((<object>topic_id, <object>partitions))
-    return found
+            topic_ids.append(<object>topic_id)
+            parts.append(<object>partitions)
+    return topic_ids, parts
 
 
 def count(dict counts not None, names, long change):

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember
-from broker_cy.coordinator.consumer.reconcile import Wanted, reconciled_in_pages
+from broker_cy.coordinator.consumer.reconcile import NO_GAINS, Wanted, reconciled_in_pages
 from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.core.errors import KafkaError
 from tests.support import kafka_tools, needs, recorded
@@ -108,7 +108,7 @@ def ours(line: str) -> str:
     )
     reported = None if owned == "?" else parsed(owned)
     try:
-        page = reconciled_in_pages(member, wanted, reported, (), is_subscription_changed=changed == "changed")
+        page = reconciled_in_pages(member, wanted, reported, NO_GAINS, is_subscription_changed=changed == "changed")
     except KafkaError:
         return "fenced"
     assert not page.left

@@ -210,8 +210,8 @@ def test_topics_that_a_member_has_in_part(seed: int) -> None:
     for _ in range(ROUNDS):
         assigned = drawn.held()
         target = {topic_id: frozenset(value) for topic_id, value in drawn.changed(drawn.held()).items()}
-        found = topic_values.incomplete(target, assigned)
-        assert found == [
+        topic_ids, parts = topic_values.incomplete(target, assigned)
+        assert list(zip(topic_ids, parts, strict=True)) == [
             (topic_id, partitions)
             for topic_id, partitions in target.items()
             if len(assigned.get(topic_id, ())) < len(partitions)
