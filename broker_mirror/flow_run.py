@@ -211,7 +211,7 @@ class FlowRun:
             await asyncio.gather(copying, return_exceptions=True)
 
     def _every(self, task: str, turn: Callable[[], Awaitable[None]], *, begins: bool = True) -> None:
-        """Run a task at its interval; with `begins`, at once too."""
+        """Run a task at its interval; with `begins`, the first time immediately."""
         interval_s = self.flow.interval_s(task)
         if interval_s is not None:
             self._loops.add(asyncio.create_task(self._loop(task, turn, float(interval_s), begins=begins)))

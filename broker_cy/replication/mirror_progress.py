@@ -1,5 +1,5 @@
-"""What the leader of a mirror has copied since it began to lead, and how far it is behind its source. Pure: times are
-arguments, in ms of the monotonic clock.
+"""The progress of a mirror on its leader: the records that it copied since it began to lead, and how far it is behind
+its source. Pure: times are arguments, in ms of the monotonic clock.
 """
 
 from __future__ import annotations

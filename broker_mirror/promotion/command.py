@@ -64,7 +64,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Result:
-    """What became of the topics of one target. `groups` have the number of partitions with offsets in the target."""
+    """The outcome for the topics of one target. `groups` have the number of partitions with offsets in the target."""
 
     target: str
     kind: str

@@ -55,7 +55,7 @@ class Side:
         (self.links / f"{name}.properties").write_text("".join(lines))
 
     def mirrors(self) -> list[MirrorView]:
-        """What its brokers report of the topic."""
+        """The mirror partitions of the topic that its brokers report."""
 
         async def ask() -> list[MirrorView]:
             async with admin.AdminClient(self.broker.bootstrap) as client:

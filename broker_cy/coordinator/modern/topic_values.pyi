@@ -13,7 +13,7 @@ def in_order(topic_ids: Iterable[UUID]) -> list[UUID]:
     """The ids in the order of their numbers. Those that are in order already are only compared."""
 
 def of_each(values: Iterable[V], make: Callable[[V], R]) -> list[R]:
-    """What `make` returns for each of the values; for one object once: 10,000 topics of a member have few values."""
+    """The results of `make` for the values. It is called once for each object: 10,000 topics have few values."""
 
 def added_to(before: Mapping[K, V], after: Mapping[K, V]) -> list[tuple[K, V]] | None:
     """The last topics of `after`, if its first ones are those of `before` with the same objects as values, else None.

@@ -70,7 +70,7 @@ class Source:
 
 
 class Controller:
-    """Of a cluster whose topics have one partition. It pins no id, so nothing is fetched."""
+    """The controller of a cluster whose topics have one partition. It pins no id, so nothing is fetched."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
