@@ -16,8 +16,8 @@ FILE = Path(__file__).with_name("tables.toml")
 PROGRAMS = (
     "bench.studies.analytics", "bench.studies.assignors", "bench.studies.console", "bench.studies.dashboard",
     "bench.studies.disks", "bench.studies.heartbeats", "bench.studies.lag", "bench.studies.load",
-    "bench.studies.many_partitions", "bench.studies.mirror", "bench.studies.registry", "bench.studies.scrape",
-    "bench.studies.security", "bench.studies.share_consumers",
+    "bench.studies.many_partitions", "bench.studies.mirror", "bench.studies.mirror_link", "bench.studies.registry",
+    "bench.studies.scrape", "bench.studies.security", "bench.studies.share_consumers",
 )  # fmt: skip
 KINDS = ("value", "ratio", "sides")
 SECONDS_MAX = 24 * 3600.0
