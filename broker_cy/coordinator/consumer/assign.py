@@ -71,8 +71,10 @@ def compute(inputs: Inputs) -> list[Changed]:
     ]
     spec = spec_of(subscribers, inputs.target, known_topics(inputs.topics), is_homogeneous=inputs.is_homogeneous)
 
+    read = {each.member_id: each.topics for each in subscribers}
+
     def changed(member_id: str, target: Assignment) -> Changed:
         record = records.target_record(inputs.group_id, member_id, target)
-        return Changed(member_id, record, as_recorded(target))
+        return Changed(member_id, record, as_recorded(target), read[member_id])
 
     return target_records(CONSUMER_ASSIGNORS[inputs.assignor], spec, inputs.target, changed)

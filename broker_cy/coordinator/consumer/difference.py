@@ -23,18 +23,23 @@ from broker_cy.wire import codec, messages
 
 
 class Inputs(NamedTuple):
-    """A member's partitions and its target, with the topic of each of its ids, and the names that the member reads."""
+    """A member's partitions and its target, with the topic of each of its ids, and the names that the member reads. No
+    topics are needed if it reads all of the target.
+    """
 
     assigned: AssignedEpochs
     target: Assignment
-    topics: Sequence[TopicImage | None]
+    topics: Sequence[TopicImage | None] | None
     names: frozenset[str]
 
 
 def known(group: ConsumerGroup, member: ConsumerMember, target: Assignment) -> Difference | None:
     """The difference between what the member has now and this target, if it was looked up."""
     found = group.differences.get(member.member_id)
-    if found is None or found.target is not target or found.names != group.topics_of(member):
+    if found is None or found.target is not target:
+        return None
+    names = group.topics_of(member)
+    if found.names is not names and found.names != names:
         return None
     if member.assigned is found.kept:
         return found._replace(gone={})
@@ -48,17 +53,22 @@ def begin(
     if member.member_id in group.comparing:
         return
     group.comparing.add(member.member_id)
-    inputs = Inputs(member.assigned, target, machine.image.topics.with_ids(target), group.topics_of(member))
+    names = group.topics_of(member)
+    is_read = group.known_read(member.member_id, names) is target
+    topics = None if is_read else machine.image.topics.with_ids(target)
+    inputs = Inputs(member.assigned, target, topics, names)
     machine.begin_work(step, group, compare, (inputs,), compared, member.member_id)
 
 
 def compare(inputs: Inputs) -> Difference:
     """Runs in the background."""
-    read: dict[UUID, frozenset[int]] = {
-        topic_id: partitions
-        for (topic_id, partitions), topic in zip(inputs.target.items(), inputs.topics, strict=True)
-        if topic is not None and topic.name in inputs.names
-    }
+    read = inputs.target
+    if inputs.topics is not None:
+        read = {
+            topic_id: partitions
+            for (topic_id, partitions), topic in zip(inputs.target.items(), inputs.topics, strict=True)
+            if topic is not None and topic.name in inputs.names
+        }
     kept, gone = kept_of(inputs.assigned, read)
     left = Gains.of({topic_id: read[topic_id] for topic_id in in_order(read)}, kept)
     return Difference(

@@ -309,7 +309,8 @@ def update_member(
     if updated != member:
         append_member(machine, step, group, updated, records.member_record(group.group_id, updated, names))
     change = regex.changed(machine, step, group, member, updated, may_describe, now)
-    return SubscriptionChange(updated.topics != member.topics, change)
+    has_names = updated.topics is not member.topics and updated.topics != member.topics
+    return SubscriptionChange(has_names, change)
 
 
 def update_epoch(
@@ -335,10 +336,11 @@ def reconcile(
     """Move the member one step towards its target."""
     if not is_subscription_changed and member.is_reconciled_to(group.assignment_epoch):
         return member
+    names = group.topics_of(member)
     wanted = Wanted(
         group.assignment_epoch,
         group.target_of(member.member_id),
-        TopicsRead(group.topics_of(member), machine.image),
+        TopicsRead(names, machine.image, group.known_read(member.member_id, names)),
         group.owners,
     )
     turn = pages.next_turn(machine, step, group, member, wanted, owned, is_subscription_changed=is_subscription_changed)

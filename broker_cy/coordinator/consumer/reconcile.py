@@ -180,7 +180,8 @@ def _to_gain(member: ConsumerMember, wanted: Wanted) -> Gains:
         pairs = zip(assigned.values(), map(target.__getitem__, assigned), strict=True)
         if not all(current.keys() <= partitions for current, partitions in pairs):
             return NO_GAINS
-        if wanted.topics.part_of(assigned) is not assigned:
+        # Whether all of the target is read is often known.
+        if wanted.topics.part_of(target) is not target and wanted.topics.part_of(assigned) is not assigned:
             return NO_GAINS
     ordered = in_order(target)
     if ordered != list(target):

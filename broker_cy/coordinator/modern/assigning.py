@@ -9,7 +9,7 @@ partition to two members.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final, Protocol, TypeVar
 
 from broker_cy.coordinator.group import GroupTable
@@ -39,12 +39,14 @@ Begin = Callable[[GroupTable, GroupStep, Any, Sequence[TopicImage], Now], None]
 
 class Changed(NamedTuple):
     """The record of a member whose target changes, and the target as that record has it: one may have 10,000 topics,
-    and the loop does not read it again.
+    and the loop does not read it again. `names` are those of the topics that the member reads, for members that
+    subscribe to topics.
     """
 
     member_id: str
     record: Record
     target: Any
+    names: Set[str] = frozenset()
 
 
 class Interval(Protocol):
@@ -123,6 +125,7 @@ def look_up(machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any], b
     a function of a module.
     """
     names = group.subscribed_topics()
+    group.look_up_begins()
     if len(names) > TOPICS_PER_TURN:
         machine.begin_work(step, group, list, (names,), looked_up, begin, ())
     else:
@@ -217,6 +220,7 @@ def take(
 def _append(machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any], part: Sequence[Changed]) -> None:
     for each in part:
         append_target(machine, step, group, each.member_id, each.target, each.record)
+        group.note_read(each.member_id, each.names, each.target)
 
 
 def _part(result: Sequence[Changed]) -> int:

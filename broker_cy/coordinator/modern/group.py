@@ -70,6 +70,8 @@ class EpochGroup(Group, Generic[E, T]):
     """Invariants: `epoch` and `assignment_epoch` only grow, and `assignment_epoch` is at most `epoch`."""
 
     __slots__ = (
+        "_all_read",
+        "_is_unchanged",
         "_settled_epoch",
         "assigned_at_ms",
         "assignment_epoch",
@@ -109,6 +111,11 @@ class EpochGroup(Group, Generic[E, T]):
         self.hash_now: int | None = None
         # Live state: the assignment whose parts all members are known to have. Each sample of the metrics asks.
         self._settled_epoch: int | None = None
+        # Live state: the names that a member read when its target was computed, and that target, which has no other
+        # topics; until a topic changes. Bounded by the members.
+        self._all_read: dict[str, tuple[Set[str], T]] = {}
+        # Live state: whether no topic has changed since those of the newest assignment were looked up.
+        self._is_unchanged = False
         self.journal = Journal()
         # Live state: the members whose newest heartbeat had nothing new. Bounded by the members.
         self.steady: dict[str, SteadyMember[Any]] = {}
@@ -140,9 +147,25 @@ class EpochGroup(Group, Generic[E, T]):
         """Subscribed topics were created, changed or deleted: the next heartbeat computes the metadata hash again."""
         self.refresh_at_ms = 0
         self.hash_now = None
+        self._all_read = {}
+        self._is_unchanged = False
         for name, hash_before in before.items():
             if len(self.changed) < CHANGED_NOTED_MAX:
                 self.changed.setdefault(name, hash_before)
+
+    def look_up_begins(self) -> None:
+        """The topics of an assignment are looked up from now on."""
+        self._is_unchanged = True
+
+    def note_read(self, member_id: str, names: Set[str], target: T) -> None:
+        """This target has topics of these names alone, as they were when the assignment was computed."""
+        if self._is_unchanged:
+            self._all_read[member_id] = names, target
+
+    def known_read(self, member_id: str, names: Set[str]) -> T | None:
+        """A target of the member with topics that all exist, and have these names; None if there may be others."""
+        found = self._all_read.get(member_id)
+        return found[1] if found is not None and found[0] is names else None
 
     def metadata_trigger(self, hashes: Mapping[str, int]) -> Trigger:
         """The cause of an epoch that begins because the metadata hash is another one. `hashes` are those of the topics
@@ -193,6 +216,7 @@ class EpochGroup(Group, Generic[E, T]):
         self.steady.pop(member_id, None)
         self._settled_epoch = None
         if new is None:
+            self._all_read.pop(member_id, None)
             return self.members.pop(member_id, None)
         old = self.members.get(member_id)
         self.members[member_id] = new
@@ -298,7 +322,8 @@ class ModernGroup(EpochGroup[M, Assignment]):
     def put_member(self, member_id: str, new: M | None) -> M | None:
         old = super().put_member(member_id, new)
         before, after = (frozenset[str]() if each is None else each.topics for each in (old, new))
-        if before != after:
+        # Sets are compared name by name.
+        if before is not after and before != after:
             self._count_names(before - after, after - before)
         return old
 
@@ -320,19 +345,22 @@ class ModernGroup(EpochGroup[M, Assignment]):
 
 class TopicsRead:
     """Those of the named topics that exist. The names are not looked up: a member may read 10,000 topics, and have
-    partitions of a few.
+    partitions of a few. `known` has such topics alone.
     """
 
-    __slots__ = ("_names", "_topics")
+    __slots__ = ("_known", "_names", "_topics")
 
-    def __init__(self, names: Set[str], image: MetadataImage) -> None:
+    def __init__(self, names: Set[str], image: MetadataImage, known: Assignment | None = None) -> None:
         self._names = names
         self._topics = image.topics
+        self._known = known
 
     def part_of(self, held: Mapping[UUID, V]) -> Mapping[UUID, V]:
         """The part of these topics that is read: usually all, which is the same object then. All ids are looked up at
         once: there may be 1,000.
         """
+        if held is self._known:
+            return held
         topics, names = self._topics.with_ids(held), self._names
         if not [topic for topic in topics if topic is None or topic.name not in names]:
             return held

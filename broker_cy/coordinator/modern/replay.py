@@ -163,7 +163,8 @@ def put_member(machine: GroupTable, group: EpochGroup[E, Any], member_id: str, n
         return
     both: tuple[Any, Any] = (group.members.get(member_id), new)
     before, after = (frozenset() if each is None else each.topics for each in both)
-    if before == after:
+    # Sets are compared name by name.
+    if before is after or before == after:
         group.put_member(member_id, new)
         return
     indexed = set(group.named_topics())

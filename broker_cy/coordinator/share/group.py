@@ -112,7 +112,7 @@ class ShareGroup(ModernGroup[ShareMember]):
 
     def put_member(self, member_id: str, new: ShareMember | None) -> ShareMember | None:
         old = super().put_member(member_id, new)
-        if old is None or new is None or old.topics != new.topics:
+        if old is None or new is None or (old.topics is not new.topics and old.topics != new.topics):
             self._partitions_changed()
         return old
 

@@ -68,7 +68,8 @@ def _heartbeat(machine: GroupTable, step: GroupStep, request: Request, client: C
         record = records.member_record(group.group_id, updated, request.subscribed_topic_names)
         append_member(machine, step, group, updated, record)
     trigger = None
-    if updated.topics != member.topics:
+    # Sets are compared name by name.
+    if updated.topics is not member.topics and updated.topics != member.topics:
         trigger = trigger_of("join" if is_new else "subscription", updated)
     elif group.assignment_epoch >= group.epoch and has_unassigned(group, machine.image):
         trigger = Trigger("share_partitions")
@@ -169,7 +170,8 @@ def _reconcile(
         return member
     found = member
     if is_bumped or epoch != member.epoch:
-        read = TopicsRead(member.topics, machine.image)
+        known = group.known_read(member.member_id, member.topics)
+        read = TopicsRead(member.topics, machine.image, known)
         found = member._replace(assigned=read.part_of(group.target_of(member.member_id)))
     if epoch != member.epoch:
         found = found._replace(state=MemberState.STABLE, epoch=epoch, previous_epoch=member.epoch)

@@ -8,9 +8,11 @@ import pytest
 
 from broker_cy.coordinator.consumer import records
 from broker_cy.coordinator.consumer.member import ConsumerMember
+from broker_cy.coordinator.modern import assigning
 from broker_cy.coordinator.modern import group as modern_group
 from broker_cy.coordinator.settings import ConsumerGroupSettings
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.topics import TopicsImage
 from broker_cy.wire import codec
 from tests.broker_cy.coordinator.consumer.test_many_topics import PER_TURN, TOPICS, Counting
 from tests.broker_cy.coordinator.consumer_harness import ConsumerHarness, Topics
@@ -124,6 +126,53 @@ def test_very_many_names_are_not_indexed(monkeypatch: pytest.MonkeyPatch) -> Non
     h.beat("fewer", "A", h.consumers().members["A"].epoch, names=["other"])
     assert indexed(h) == []
     assert is_marked(h, "other", 3)
+
+
+def assigned_later() -> ConsumerHarness:
+    """As with 10,000 topics, the assignor runs in the background."""
+    settings = ConsumerGroupSettings(assignment_interval_ms=0, assigned_at_once_max=0)
+    return ConsumerHarness(Topics(**dict.fromkeys(NAMES, 1)), consumer=settings)
+
+
+def move(h: ConsumerHarness) -> set[tuple[str, int]]:
+    """The member moves to the newest target; returns its partitions."""
+    h.beat("move", "A", h.consumers().members["A"].epoch, owned={})
+    return h.topics.places(h.consumers().members["A"].assigned)
+
+
+def test_the_topics_of_a_new_target_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the heartbeat of a member that gets 10,000 topics looks each of them up, and holds producers up."""
+    h = assigned_later()
+    h.enter("join", "A", *NAMES)
+    h.works_end()
+    monkeypatch.setattr(TopicsImage, "with_ids", None)
+    assert move(h) == {(name, 0) for name in NAMES}
+
+
+@pytest.mark.parametrize("passed", [0, 1, 2, TOPICS])
+def test_a_topic_that_is_deleted_before_a_member_gets_it(monkeypatch: pytest.MonkeyPatch, passed: int) -> None:
+    """If this fails, a member gets partitions of a topic that was deleted while the assignment was computed, or since.
+    `passed` turns of the assignment have passed by then.
+    """
+    monkeypatch.setattr(assigning, "TOPICS_PER_TURN", TOPICS // 2)
+    h = assigned_later()
+    h.enter("join", "A", *NAMES)
+    for _ in range(passed):
+        if h.works:
+            h.work()
+    h.change(h.topics.delete("t7"))
+    h.works_end()
+    assert move(h) == {(name, 0) for name in NAMES if name != "t7"}
+
+
+def test_a_member_that_names_other_topics_before_it_gets_any() -> None:
+    """If this fails, a member gets topics that it does not read any more."""
+    h = assigned_later()
+    h.enter("join", "A", *NAMES)
+    h.works_end()
+    member = h.consumers().members["A"]
+    h.beat("fewer", "A", member.epoch, names=NAMES[::2], owned={})
+    assert h.topics.places(h.consumers().members["A"].assigned) == {(name, 0) for name in NAMES[::2]}
 
 
 @pytest.mark.parametrize("given", [None, ["b", "a", "c"], ["a", "b", "c"], ["a", "b", "b", "a", "c"]])
