@@ -9,17 +9,27 @@ KIP-429, all that it keeps), it leaves, or its session ends, which counts from i
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker_cy.coordinator.classic import subscription
 from broker_cy.coordinator.classic.member import ClassicMember
-from broker_cy.core.step import Now
+from broker_cy.core.classes import NamedTuple
+from broker_cy.core.step import Now, Work, WorkFailed
 from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, Move, Rebalance, Trigger
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.group import GroupTable
+    from broker_cy.coordinator.step import GroupStep
 
 TopicPartition = tuple[str, int]
 
 # Further triggers of a rebalance in progress; bounded, because a group may never settle.
 TRIGGERS_MAX = 100
+# Partitions whose moves the loop finds itself, in about 1 ms, and the bytes of assignments with so many.
+MOVES_PER_TURN: Final = 500
+ASSIGNMENT_BYTES_PER_TURN: Final = 16 << 10
 
 
 class Observed(Protocol):
@@ -34,12 +44,43 @@ class Observed(Protocol):
     def uses_consumer_protocol(self) -> bool: ...
 
 
-class Journal:
-    """Invariant: no member reads a partition in `_stopped`; the value is since when (monotonic ms)."""
+class Ended(NamedTuple):
+    """A rebalance that has ended, as values: its event without moves, the owners before it (None: not known, as after a
+    load), the partitions that no member reads, with the time since when, the members with their assignments, and the
+    time (monotonic ms).
+    """
 
-    __slots__ = ("_began", "_joined_ms", "_members", "_owners", "_stopped", "_triggers")
+    event: Rebalance
+    before: Mapping[TopicPartition, str] | None
+    stopped: Mapping[TopicPartition, int]
+    assignments: Sequence[tuple[str, bytes]]
+    mono_ms: int
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its moves are found in the background."""
+        size_bytes = sum(len(assignment) for _, assignment in self.assignments)
+        return size_bytes > ASSIGNMENT_BYTES_PER_TURN or len(self.before or ()) > MOVES_PER_TURN
+
+
+class Told(NamedTuple):
+    """The event of a rebalance with its moves; the owners, and what no member reads, from then on."""
+
+    event: Rebalance
+    owners: dict[TopicPartition, str]
+    stopped: dict[TopicPartition, int]
+
+
+class Journal:
+    """Invariant: no member reads a partition in `_stopped`; the value is since when (monotonic ms). Both this and
+    `_owners` are those of before `_ended`, and not changed, until the moves of that are found.
+    """
+
+    __slots__ = ("_began", "_ended", "_joined_ms", "_members", "_owners", "_stopped", "_triggers")
 
     def __init__(self) -> None:
+        # A rebalance whose moves are being found in the background.
+        self._ended: Ended | None = None
         # None until the assignments of the group are first decoded.
         self._owners: dict[TopicPartition, str] | None = None
         self._stopped: dict[TopicPartition, int] = {}
@@ -83,11 +124,9 @@ class Journal:
     def join_phase_over(self, now: Now) -> None:
         self._joined_ms = now.mono_ms
 
-    def settled(self, group: Observed, now: Now) -> Rebalance:
-        """The group is stable or empty: return the event of the rebalance."""
-        before = self._learn(group)
-        after = assigned(group)
-        began, triggers = self._began or now, self._triggers
+    def settle(self, machine: GroupTable, step: GroupStep, group: Observed, now: Now) -> None:
+        """The group is stable or empty: report the rebalance. With very many partitions, its event comes later."""
+        began = self._began or now
         event = Rebalance(
             group=group.group_id,
             generation=group.generation,
@@ -99,51 +138,94 @@ class Journal:
             total_ms=now.mono_ms - began.mono_ms,
             members_before=self._members or 0,
             members_after=len(group.members),
-            triggers=triggers,
+            triggers=self._triggers,
         )
-        for place in {**before, **after}:
-            self._tell(event, place, before.get(place), after.get(place), now)
-        event.moves.sort(key=lambda move: (-move.stall_ms, move.topic, move.partition))
-        event.moves_total = len(event.moves)
-        event.stall_max_ms = max((move.stall_ms for move in event.moves), default=0)
-        event.stall_max_ms = max(0, event.stall_max_ms)
-        del event.moves[PARTITIONS_REPORTED_MAX:]
-        self._owners = after
+        if self._ended is not None:
+            self._learn(group)
+        ended = Ended(event, self._owners, self._stopped, _assignments(group), now.mono_ms)
         self._members = len(group.members)
         self._began, self._triggers, self._joined_ms = None, [], 0
-        return event
-
-    def _tell(self, event: Rebalance, place: TopicPartition, source: str | None, target: str | None, now: Now) -> None:
-        stopped_ms = self._stopped.get(place)
-        if source == target and stopped_ms is None:
-            event.kept += 1
-            return
-        if target is None:
-            if source is not None:
-                # It was taken from a member that may not know yet; a cooperative member gives it up when it learns of
-                # it.
-                self._stopped.setdefault(place, now.mono_ms)
+        if ended.is_large:
+            self._ended = ended
+            step.work.append(Work(moves_of, (ended,), moves_found, (ended,)))
         else:
-            self._stopped.pop(place, None)
-        stall_ms = -1 if stopped_ms is None else now.mono_ms - stopped_ms
-        if stopped_ms is None and source is not None:
-            stall_ms = 0
-        event.moves.append(Move(place[0], place[1], source, target, stall_ms))
+            found = moves_of(ended)
+            self.found(found)
+            step.events.append(found.event)
+
+    def waits_for(self, ended: Ended) -> bool:
+        """Whether nothing has needed the moves of this rebalance yet."""
+        return self._ended is ended
+
+    def found(self, found: Told | None) -> None:
+        """The moves of the rebalance that has ended last are known; None: the owners are to be learned again."""
+        self._ended = None
+        self._owners, self._stopped = (None, {}) if found is None else (found.owners, found.stopped)
 
     def _learn(self, group: Observed) -> dict[TopicPartition, str]:
+        if self._ended is not None:
+            # Its event comes from the background.
+            self.found(moves_of(self._ended))
         if self._owners is None:
-            self._owners = assigned(group)
+            self._owners = owners_of(_assignments(group))
         return self._owners
 
 
-def assigned(group: Observed) -> dict[TopicPartition, str]:
-    """Return the owners by the assignments of the members; empty if they are not of the consumer protocol."""
+def _assignments(group: Observed) -> list[tuple[str, bytes]]:
+    """Those of the members; none if they are not of the consumer protocol."""
+    if not group.uses_consumer_protocol:
+        return []
+    return [(member.member_id, member.assignment) for member in group.members.values()]
+
+
+def owners_of(assignments: Iterable[tuple[str, bytes]]) -> dict[TopicPartition, str]:
+    """The owners by the assignments of members."""
     owners: dict[TopicPartition, str] = {}
-    if group.uses_consumer_protocol:
-        for member in group.members.values():
-            for place in subscription.assigned_partitions(member.assignment):
-                owners[place] = member.member_id
+    for member_id, assignment in assignments:
+        for place in subscription.assigned_partitions(assignment):
+            owners[place] = member_id
     return owners
+
+
+def moves_of(ended: Ended) -> Told:
+    """Which partitions have moved. Runs in the background if they are very many."""
+    after = owners_of(ended.assignments)
+    before = after if ended.before is None else ended.before
+    stopped = dict(ended.stopped)
+    moves: list[Move] = []
+    kept = 0
+    for place in {**before, **after}:
+        source, target, stopped_ms = before.get(place), after.get(place), stopped.get(place)
+        if source == target and stopped_ms is None:
+            kept += 1
+            continue
+        if target is not None:
+            stopped.pop(place, None)
+        elif source is not None:
+            # It was taken from a member that may not know yet; a cooperative member gives it up when it learns of it.
+            stopped.setdefault(place, ended.mono_ms)
+        stall_ms = -1 if stopped_ms is None else ended.mono_ms - stopped_ms
+        if stopped_ms is None and source is not None:
+            stall_ms = 0
+        moves.append(Move(place[0], place[1], source, target, stall_ms))
+    moves.sort(key=lambda move: (-move.stall_ms, move.topic, move.partition))
+    event = replace(
+        ended.event,
+        kept=kept,
+        moves=moves[:PARTITIONS_REPORTED_MAX],
+        moves_total=len(moves),
+        stall_max_ms=max(0, moves[0].stall_ms) if moves else 0,
+    )
+    return Told(event, after, stopped)
+
+
+def moves_found(machine: GroupTable, step: GroupStep, ended: Ended, result: Told | WorkFailed, now: Now) -> None:
+    """Report the rebalance, and keep the result for the next one, unless the group has needed it meanwhile."""
+    found = None if isinstance(result, WorkFailed) else result
+    step.events.append(ended.event if found is None else found.event)
+    journal: Any = getattr(machine.groups.get(ended.event.group), "journal", None)
+    if isinstance(journal, Journal) and journal.waits_for(ended):
+        journal.found(found)
 
 
 def trigger_of(reason: str, member: ClassicMember | None = None) -> Trigger:

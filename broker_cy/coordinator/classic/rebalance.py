@@ -200,7 +200,7 @@ def complete_join(machine: GroupTable, step: GroupStep, group: ClassicGroup, now
     if group.state is GroupState.EMPTY:
         # Nothing waits for this record. Without it, a restart would bring the last generation back, to time out there.
         machine.append(step, [records.group_record(group, {})])
-        step.events.append(group.journal.settled(group, now))
+        group.journal.settle(machine, step, group, now)
         return
     for member in group.members.values():
         answer_join(step, group, member, join_response(group, member.member_id))

@@ -109,7 +109,7 @@ class Assigned(NamedTuple):
             if answer_sync(out, member, _response(group, member.assignment)):
                 # Sessions that ended while the answer was awaited were skipped, and have no deadline left.
                 set_session(machine, group, member, now)
-        out.events.append(group.journal.settled(group, now))
+        group.journal.settle(machine, out, group, now)
 
     def failed(self, machine: GroupMachine, out: GroupStep, now: Now, code: ErrorCode) -> None:
         group = self._group(machine)

@@ -56,7 +56,7 @@ def _hash_all(machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any])
     """Compute hashes of the group's topics, those of many in later turns. Return whether all are known."""
     if machine.has_work(group, hashed):
         return False
-    unknown = machine.image.topics.existing(group.subscribed_topics() - machine.topic_hashes.keys())
+    unknown = machine.image.topics.existing(group.subscribed_topics().difference(machine.topic_hashes))
     if 2 * len(unknown) <= HASHED_PER_TURN:
         hash_some(machine, unknown)
         unknown -= machine.topic_hashes.keys()
@@ -74,13 +74,13 @@ def newest_hash(machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any
     if group.hash_now is None and not _hash_all(machine, step, group):
         group.refresh_at_ms = 0
         return None
-    return hash_now(machine, group)
+    return hash_now(machine, group, has_all=True)
 
 
-def hash_now(machine: GroupTable, group: EpochGroup[Any, Any]) -> int:
-    """The metadata hash over the topics of the group as they are now."""
+def hash_now(machine: GroupTable, group: EpochGroup[Any, Any], *, has_all: bool = False) -> int:
+    """The metadata hash over the topics of the group as they are now. `has_all`: the hashes of all are known."""
     if group.hash_now is None:
-        group.hash_now = group.compute_metadata_hash(machine.image, machine.topic_hashes)
+        group.hash_now = group.compute_metadata_hash(machine.image, machine.topic_hashes, has_all=has_all)
     return group.hash_now
 
 

@@ -189,12 +189,14 @@ class EpochGroup(Group, Generic[E, T]):
         if self.changed:
             self.changed = {}
 
-    def compute_metadata_hash(self, image: MetadataImage, hashes: dict[str, int]) -> int:
-        """The hash over the subscribed topics that exist. `hashes` are those of topics by name, known or not yet. The
-        hashes of many topics have been computed in the order of their names, in which they are needed.
+    def compute_metadata_hash(self, image: MetadataImage, hashes: dict[str, int], *, has_all: bool = False) -> int:
+        """The hash over the subscribed topics that exist. `hashes` are those of topics by name, known or not yet;
+        `has_all`: those of all of these topics. The hashes of many topics have been computed in the order of their
+        names, in which they are needed.
         """
         names = self.subscribed_topics()
-        hashes.update(topic_hashes(image.topics.named(names - hashes.keys()), image))
+        if not has_all:
+            hashes.update(topic_hashes(image.topics.named(names.difference(hashes)), image))
         if hashes.keys() == names:
             return group_hash(hashes)
         if 2 * len(names) > len(hashes):

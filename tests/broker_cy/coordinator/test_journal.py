@@ -7,7 +7,10 @@ from collections.abc import Iterable
 
 import pytest
 
+from broker_cy.coordinator.classic import journal
 from broker_cy.coordinator.classic.subscription import assigned_partitions, owned_partitions
+from broker_cy.coordinator.step import GroupStep
+from broker_cy.core.step import WorkFailed
 from broker_cy.metrics.events import Rebalance
 from tests.broker_cy.coordinator.harness import SESSION_MS, Harness
 
@@ -33,16 +36,28 @@ class Journaled(Harness):
 
     def __init__(self) -> None:
         self.events: list[Rebalance] = []
+        # Whether workers are slow.
+        self.delays = False
         super().__init__()
 
-    def take(self, step):  # type: ignore[no-untyped-def]
+    def take(self, step: GroupStep) -> GroupStep:
         self.events += [event for event in step.events if isinstance(event, Rebalance)]
-        return super().take(step)
+        super().take(step)
+        if not self.delays:
+            self.works_end()
+        return step
 
 
-@pytest.fixture
-def h() -> Journaled:
+@pytest.fixture(params=["at once", "in the background"])
+def h(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Journaled:
+    if request.param == "in the background":
+        in_the_background(monkeypatch)
     return Journaled()
+
+
+def in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with 10,000 partitions, moves are found by a worker."""
+    monkeypatch.setattr(journal, "ASSIGNMENT_BYTES_PER_TURN", -1)
 
 
 def stable(h: Journaled, shares: dict[str, bytes], protocols: tuple[tuple[str, bytes], ...]) -> list[str]:
@@ -164,3 +179,46 @@ def test_what_cannot_be_read_is_owned_by_nobody(data: bytes) -> None:
     """The metadata of members may be any bytes."""
     assert assigned_partitions(data) == []
     assert owned_partitions((("range", data),)) == frozenset()
+
+
+@pytest.mark.parametrize("is_early", [False, True])
+def test_moves_that_a_worker_finds(monkeypatch: pytest.MonkeyPatch, is_early: bool) -> None:
+    """If this fails, a rebalance is reported twice, or the next one names members that had a partition before; or a
+    leader that assigns 10,000 partitions holds producers up. `is_early`: the next rebalance begins before the moves of
+    the first one are found.
+    """
+    in_the_background(monkeypatch)
+    h = Journaled()
+    h.delays = True
+    a, b = stable(h, {"a": assignment(0, 1), "b": assignment(2)}, (("range", b"\x00\x00"),))
+    assert h.events == []
+    if not is_early:
+        h.works_end()
+    h.advance(500)
+    h.leave("b leaves", (b, None))
+    h.advance(300)
+    h.join("again a", a)
+    h.works_end()
+    (first,) = h.events
+    assert moves(first) == {0: (None, a, -1), 1: (None, a, -1), 2: (None, b, -1)}
+    h.sync("sync a", a, h.group().generation, {a: assignment(1, 2)})
+    assert h.events == [first]
+    h.works_end()
+    _, second = h.events
+    assert moves(second) == {0: (a, None, 0), 1: (a, a, 0), 2: (b, a, 300)}
+
+
+def test_moves_that_a_worker_does_not_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a rebalance is never reported if its worker had no memory."""
+    in_the_background(monkeypatch)
+    h = Journaled()
+    h.delays = True
+    (a,) = stable(h, {"a": assignment(0)}, (("range", b"\x00\x00"),))
+    (work,) = h.works
+    h.works = []
+    h.run(work.then, *work.about, WorkFailed("no memory"))
+    (event,) = h.events
+    assert (event.generation, event.moves) == (h.group().generation, [])
+    h.delays = False
+    h.leave("a leaves", (a, None))
+    assert moves(h.events[-1]) == {0: (a, None, 0)}
