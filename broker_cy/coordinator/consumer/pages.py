@@ -56,7 +56,7 @@ def next_turn(
 ) -> Turn:
     """Move a member one step towards its target. One that uses the classic protocol gets all at once: each of its
     steps is a rebalance of its own. One with very many topics that reads others now gives those up that it does not
-    read any more with the next assignment, which is due, instead of now.
+    read any more with the next assignment if that is due, instead of now.
     """
     if member.classic is not None:
         return Turn(reconciled(member, wanted, owned, is_subscription_changed=is_subscription_changed), None)
@@ -64,8 +64,8 @@ def next_turn(
     if known is not None and not _is_of(known, member, wanted):
         known = None
     if needs_pages(member.assigned):
-        is_subscription_changed = False
-        if known is None:
+        is_subscription_changed = is_subscription_changed and group.assignment_epoch >= group.epoch
+        if known is None and not is_subscription_changed:
             turn = _compared_turn(machine, step, group, member, wanted, owned)
             if turn is not None:
                 return turn

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from broker_cy.coordinator.consumer import pace, reconcile, records
+from broker_cy.coordinator.consumer import pace, reconcile, records, regex
 from broker_cy.coordinator.modern import journal
 from broker_cy.coordinator.modern.member import MemberState
 from broker_cy.coordinator.settings import ConsumerGroupSettings
@@ -379,4 +379,24 @@ def test_a_member_that_names_fewer_topics_gives_up_the_others(monkeypatch: pytes
     settle(h, "A")
     found = h.machine.image.topics.with_ids(h.consumers().members["A"].assigned)
     assert sorted(topic.name for topic in found if topic is not None) == sorted(names[::2])
+    check_owners(h)
+
+
+def test_a_member_whose_new_expression_matches_nothing() -> None:
+    """If this fails, a member with very many topics keeps what it does not read any more: no epoch begins, as another
+    member has its former expression.
+    """
+    h = harness()
+    for member_id in "AB":
+        join(h, member_id, regex=".*")
+    settle(h, "A", "B")
+    assert count(h) == TOPICS // 2 > PAGE
+    h.advance(regex.REFRESH_MIN_MS + 1)
+    member = h.consumers().members["A"]
+    h.beat("other", "A", member.epoch, regex="nothing", owned=member.assigned)
+    h.works_end()
+    for number in range(2):
+        h.beat(f"gives up {number}", "A", h.consumers().members["A"].epoch, owned={})
+        h.works_end()
+    assert count(h) == 0
     check_owners(h)
