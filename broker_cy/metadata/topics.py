@@ -58,6 +58,10 @@ class TopicsImage:
         """The topic of each id, in their order; None for one that does not exist."""
         return list(map(self._by_id.get, topic_ids))
 
+    def with_names(self, names: Iterable[str]) -> list[TopicImage | None]:
+        """The topic of each name, in their order; None for one that does not exist."""
+        return list(map(self._by_name.get, names))
+
     def named(self, names: Iterable[str]) -> list[TopicImage]:
         """Those of the topics that exist, each once, in no particular order. Looks up 10,000 names in a millisecond."""
         return [topic for topic in map(self._by_name.get, set(names)) if topic is not None]

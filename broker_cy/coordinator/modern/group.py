@@ -153,19 +153,28 @@ class EpochGroup(Group, Generic[E, T]):
             if len(self.changed) < CHANGED_NOTED_MAX:
                 self.changed.setdefault(name, hash_before)
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether no topic has changed since `look_up_begins`."""
+        return self._is_unchanged
+
     def look_up_begins(self) -> None:
-        """The topics of an assignment are looked up from now on."""
+        """The topics of an assignment, or of a topology, are looked up from now on."""
         self._is_unchanged = True
 
     def note_read(self, member_id: str, names: Set[str], target: T) -> None:
         """This target has topics of these names alone, as they were when the assignment was computed."""
-        if self._is_unchanged:
+        if self._is_unchanged and names:
             self._all_read[member_id] = names, target
 
     def known_read(self, member_id: str, names: Set[str]) -> T | None:
         """A target of the member with topics that all exist, and have these names; None if there may be others."""
         found = self._all_read.get(member_id)
         return found[1] if found is not None and found[0] is names else None
+
+    def put_back(self) -> None:
+        """Its removal was undone: topics may have changed meanwhile."""
+        self.topics_changed({})
 
     def metadata_trigger(self, hashes: Mapping[str, int]) -> Trigger:
         """The cause of an epoch that begins because the metadata hash is another one. `hashes` are those of the topics
@@ -320,6 +329,14 @@ class ModernGroup(EpochGroup[M, Assignment]):
 
     def read_of(self, topics: Set[str]) -> Set[str]:
         return self.by_name.keys() & topics
+
+    def shared_names(self, names: Iterable[str]) -> frozenset[str]:
+        """The names that a member gives, as one object with those of the first member if they are the same: 10,000 take
+        1 MB, and sets are compared name by name.
+        """
+        found = frozenset(names)
+        first = next(iter(self.members.values()), None)
+        return first.topics if first is not None and first.topics == found else found
 
     def put_member(self, member_id: str, new: M | None) -> M | None:
         old = super().put_member(member_id, new)

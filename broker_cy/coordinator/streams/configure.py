@@ -6,7 +6,7 @@ As in Kafka, subtopologies are looked at in the order of their ids, which decide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NoReturn
 
@@ -78,7 +78,13 @@ def configure(topology: Topology, metadata_hash: int | None, count: Count) -> Co
     """
     copartitioned = [_copartitioned(each) for each in topology.subtopologies]
     try:
-        missing_sources = {topic for each in topology.subtopologies for topic in each.sources if count(topic) is None}
+        missing_sources = {
+            topic
+            for each in topology.subtopologies
+            if None in map(count, each.sources)
+            for topic in each.sources
+            if count(topic) is None
+        }
         if missing_sources:
             raise _Unfit(Status.MISSING_SOURCE_TOPICS, f"Source topics {summary(missing_sources)} are missing.")
         decided = _Decided(topology, count)
@@ -88,7 +94,7 @@ def configure(topology: Topology, metadata_hash: int | None, count: Count) -> Co
                 decided.copartition(group)
         decided.changelogs()
         subtopologies = {each.subtopology_id: decided.configured(each) for each in topology.subtopologies}
-        missing = _missing(topology, subtopologies, count)
+        missing = _missing(subtopologies, count)
     except _Unfit as unfit:
         return ConfiguredTopology(topology, metadata_hash, None, (), unfit.problem)
     problem = None
@@ -162,6 +168,11 @@ class _Decided:
             _stumble(f"the number of partitions of {topic} is not known")
         return found
 
+    def _tasks(self, inputs: Sequence[str]) -> int:
+        """The number of partitions of the largest of these topics: there may be 10,000."""
+        found = [each for each in map(self._existing, inputs) if each is not None]
+        return max(found if len(found) == len(inputs) else map(self._count, inputs))
+
     def repartition_topics(self) -> None:
         """A repartition topic has as many partitions as the largest input of its first writer whose inputs are known.
         Raises KafkaError if that never ends, or if nothing writes a topic.
@@ -222,10 +233,10 @@ class _Decided:
     def changelogs(self) -> None:
         """A changelog topic has a partition for each task. Raises KafkaError for a subtopology without inputs."""
         for each in self._subtopologies:
-            inputs = list(each.inputs())
+            inputs = each.inputs()
             if not inputs:
                 raise _invalid(f"No source topics found for subtopology {each.subtopology_id}")
-            tasks = max(map(self._count, inputs))
+            tasks = self._tasks(inputs)
             self._counts.update(dict.fromkeys((topic.name for topic in each.changelogs), tasks))
 
     def configured(self, subtopology: Subtopology) -> ConfiguredSubtopology:
@@ -238,7 +249,7 @@ class _Decided:
             if any(topic.partitions < 1 for topic in named):
                 _stumble(f"an internal topic of subtopology {subtopology.subtopology_id} has no partitions")
             topics.append(named)
-        tasks = max(map(self._count, subtopology.inputs()))
+        tasks = self._tasks(subtopology.inputs())
         described = subtopology._replace(repartition_sources=topics[0], changelogs=topics[1])
         return ConfiguredSubtopology(tasks, described)
 
@@ -252,16 +263,14 @@ def _same(counts: Mapping[str, int], shown: Mapping[str, int]) -> int:
     return first
 
 
-def _missing(
-    topology: Topology, subtopologies: Mapping[str, ConfiguredSubtopology], count: Count
-) -> tuple[InternalTopic, ...]:
+def _missing(subtopologies: Mapping[str, ConfiguredSubtopology], count: Count) -> tuple[InternalTopic, ...]:
     """The internal topics that do not exist, by name. Raises _Unfit if one exists with other partitions."""
     wanted = {
         topic.name: topic
         for each in subtopologies.values()
         for topic in (*each.described.repartition_sources, *each.described.changelogs)
     }
-    for name in sorted(topology.required_topics() & wanted.keys()):
+    for name in sorted(wanted):
         found = count(name)
         if found is not None and found != wanted[name].partitions:
             raise _partitioned(

@@ -32,6 +32,7 @@ from broker_cy.coordinator.streams.member import (
     StreamsMember,
 )
 from broker_cy.coordinator.streams.reconcile import Owned, Wanted, reconciled
+from broker_cy.coordinator.streams.replay import append_topology
 from broker_cy.coordinator.streams.status import status_of
 from broker_cy.coordinator.streams.steady import steady_heartbeat
 from broker_cy.coordinator.streams.target import assignment_configs, update_target
@@ -214,7 +215,7 @@ def _update_topology(machine: GroupTable, step: GroupStep, group: StreamsGroup, 
         return group.topology
     topology = of_request(request.topology)
     if group.topology is None:
-        machine.append(step, [records.topology_record(group.group_id, topology)])
+        append_topology(machine, step, group, topology, records.topology_record(group.group_id, topology))
     elif group.topology.epoch <= topology.epoch and group.topology != topology:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, "the topology differs from that of the group; changes are not supported yet"
@@ -242,7 +243,11 @@ def _update_epoch(
     newest: int | None = metadata_hash
     if configured is None or group.is_refresh_due(now.mono_ms):
         newest = newest_hash(machine, step, group)
-        if configured is None or newest not in (None, configured.metadata_hash):
+        if configured is not None and configured.metadata_hash is None and group.is_unchanged:
+            # Only the hash was missing.
+            configured = group.configured = configured._replace(metadata_hash=newest)
+        elif configured is None or newest not in (None, configured.metadata_hash):
+            group.look_up_begins()
             configured = group.configured = configure(topology, newest, _counts(group, machine.image))
         metadata_hash = metadata_hash if newest is None else newest
     validated_epoch = NO_TOPOLOGY_VALIDATED
@@ -273,7 +278,8 @@ def _cause(
 
 def _counts(group: StreamsGroup, image: MetadataImage) -> Count:
     """The number of partitions of topics of the group that exist."""
-    return {topic.name: len(topic.partitions) for topic in image.topics.named(group.required)}.get
+    found = zip(group.required, image.topics.with_names(group.required), strict=True)
+    return {name: len(topic.partitions) for name, topic in found if topic is not None}.get
 
 
 def _check_tasks(configured: ConfiguredTopology, owned: Owned) -> None:

@@ -9,6 +9,7 @@ from broker_cy.coordinator.group import Group, GroupTable
 from broker_cy.coordinator.modern.member import LEAVE_EPOCH
 from broker_cy.coordinator.modern.replay import Change, ModernReplay, first, index_topics, read_key, removed
 from broker_cy.coordinator.records import KeyType
+from broker_cy.coordinator.step import GroupStep, Record
 from broker_cy.coordinator.streams import deadlines, records
 from broker_cy.coordinator.streams.group import StreamsGroup
 from broker_cy.coordinator.streams.hooks import HookedStreamsGroup
@@ -75,6 +76,16 @@ def _put_topology(machine: GroupTable, group: StreamsGroup, new: Topology | None
     before = set(group.named_topics())
     group.put_topology(new)
     index_topics(machine, group, before)
+
+
+def append_topology(
+    machine: GroupTable, step: GroupStep, group: StreamsGroup, topology: Topology, record: Record
+) -> None:
+    """Append the record of a topology, which is not read again: it may name 10,000 topics."""
+    step.records.append(record)
+    step.before.append(TopologyBefore(group.group_id, group.topology))
+    machine.next_offset += 1
+    _put_topology(machine, group, topology)
 
 
 def _change_epoch(machine: GroupTable, offset: int, producer_id: int, key: bytes, value: bytes | None) -> Before:

@@ -7,7 +7,7 @@ for it: they are internal topics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -46,11 +46,9 @@ class Subtopology(NamedTuple):
     repartition_sources: tuple[InternalTopic, ...]
     copartitions: tuple[CopartitionGroup, ...]
 
-    def inputs(self) -> Iterator[str]:
-        """The topics that its tasks read."""
-        yield from self.sources
-        for topic in self.repartition_sources:
-            yield topic.name
+    def inputs(self) -> tuple[str, ...]:
+        """The topics that its tasks read: there may be 10,000."""
+        return (*self.sources, *(topic.name for topic in self.repartition_sources))
 
 
 class Topology(NamedTuple):
@@ -69,7 +67,10 @@ class Topology(NamedTuple):
 
     def readers(self) -> dict[str, str]:
         """The subtopology that reads each topic; of several, the last one, as with Kafka."""
-        return {topic: each.subtopology_id for each in self.subtopologies for topic in each.inputs()}
+        found: dict[str, str] = {}
+        for each in self.subtopologies:
+            found.update(dict.fromkeys(each.inputs(), each.subtopology_id))
+        return found
 
 
 def of_request(topology: messages.StreamsGroupHeartbeatRequest.Topology) -> Topology:
