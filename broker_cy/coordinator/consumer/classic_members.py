@@ -104,18 +104,21 @@ def _joined(
         subscription = embedded.subscription_of(protocols[0][1], machine.image)
     except WireError as error:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the subscription is malformed: {error}") from error
+    topics = group.shared_names(subscription.topics)
     updated = member._replace(
         instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
         rack_id=member.rack_id if subscription.rack_id is None else subscription.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        topics=subscription.topics,
+        topics=member.topics if topics == member.topics else topics,
         regex="",
         client_id=client.client_id,
         client_host=client.host,
         classic=ClassicMembership(request.session_timeout_ms, protocols),
     )
     reason = "subscription" if member.member_id in group.members else "join"
-    is_bumped = heartbeat.update_member(machine, step, group, member, updated, None, None, now).is_changed
+    is_bumped = heartbeat.update_member(
+        machine, step, group, member, updated, subscription.topics, None, now
+    ).is_changed
     trigger = trigger_of(reason, updated, updated.instance_id) if is_bumped else None
     heartbeat.update_epoch(machine, step, group, now, trigger=trigger)
     if not is_downgrade:

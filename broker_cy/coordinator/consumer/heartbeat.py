@@ -97,7 +97,7 @@ def _heartbeat(
     owned = _owned(request)
     member = _member(machine, step, group, request, member_id, owned, is_join, now)
     reason = "join" if member.member_id not in group.members else "upgrade" if is_upgraded else "subscription"
-    updated = _updated(member, request, client)
+    updated = _updated(group, member, request, client)
     names = request.subscribed_topic_names
     change = update_member(machine, step, group, member, updated, names, may_describe, now)
     # The first record of a group creates it.
@@ -227,7 +227,7 @@ def _is_part(owned: Owned, assigned: AssignedEpochs) -> bool:
     )
 
 
-def _updated(member: ConsumerMember, request: Request, client: ClientFacts) -> ConsumerMember:
+def _updated(group: ConsumerGroup, member: ConsumerMember, request: Request, client: ClientFacts) -> ConsumerMember:
     """The member with what the request has; a field that is missing stays."""
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout_ms
@@ -236,7 +236,7 @@ def _updated(member: ConsumerMember, request: Request, client: ClientFacts) -> C
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == NO_REBALANCE_TIMEOUT_MS else timeout_ms,
         assignor=member.assignor if request.server_assignor is None else request.server_assignor,
-        topics=member.topics if names is None else frozenset(names),
+        topics=member.topics if names is None else group.shared_names(names),
         regex=member.regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex,
         client_id=client.client_id,
         client_host=client.host,

@@ -62,7 +62,7 @@ def _heartbeat(machine: GroupTable, step: GroupStep, request: Request, client: C
     group = _group(machine, request.group_id, is_join)
     check_size(group, request.member_id, machine.settings.share.max_size)
     member = _member(group, request, is_join)
-    updated = _updated(member, request, client)
+    updated = _updated(group, member, request, client)
     is_new = member.member_id not in group.members
     if updated != member:
         record = records.member_record(group.group_id, updated, request.subscribed_topic_names)
@@ -121,12 +121,12 @@ def _member(group: ShareGroup, request: Request, is_join: bool) -> ShareMember:
     return member
 
 
-def _updated(member: ShareMember, request: Request, client: ClientFacts) -> ShareMember:
+def _updated(group: ShareGroup, member: ShareMember, request: Request, client: ClientFacts) -> ShareMember:
     """The member with what the request has; a field that is missing stays."""
     names = request.subscribed_topic_names
     return member._replace(
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-        topics=member.topics if names is None else frozenset(names),
+        topics=member.topics if names is None else group.shared_names(names),
         client_id=client.client_id,
         client_host=client.host,
     )

@@ -128,6 +128,17 @@ def test_very_many_names_are_not_indexed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert is_marked(h, "other", 3)
 
 
+def test_members_share_the_names_that_they_have_in_common() -> None:
+    """If this fails, each member that names 10,000 topics takes 1 MB, and each of its heartbeats compares the names."""
+    h = ConsumerHarness(Topics(**dict.fromkeys(NAMES, 1)))
+    h.enter("a", "A", *NAMES)
+    h.enter("b", "B", *reversed(NAMES))
+    h.enter("c", "C", *NAMES[1:])
+    a, b, c = (h.consumers().members[member_id].topics for member_id in "ABC")
+    assert a is b
+    assert (a, c) == (frozenset(NAMES), frozenset(NAMES[1:]))
+
+
 def assigned_later() -> ConsumerHarness:
     """As with 10,000 topics, the assignor runs in the background."""
     settings = ConsumerGroupSettings(assignment_interval_ms=0, assigned_at_once_max=0)
@@ -141,7 +152,7 @@ def move(h: ConsumerHarness) -> set[tuple[str, int]]:
 
 
 def test_the_topics_of_a_new_target_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the heartbeat of a member that gets 10,000 topics looks each of them up, and holds producers up."""
+    """If this fails, the heartbeat of a member that gets 10,000 topics looks each up, and holds producers up."""
     h = assigned_later()
     h.enter("join", "A", *NAMES)
     h.works_end()
