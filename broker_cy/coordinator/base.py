@@ -101,7 +101,8 @@ class StateMachine(ABC, Generic[K, S]):
         """Undo the records of an operation that fails half-way; its step must be the newest one. Its work in the
         background stays: the state may wait for the result.
         """
-        self.undoings += 1
+        if step.before:
+            self.undoings += 1
         for before in reversed(step.before):
             before.restore(self)
         self.next_offset -= len(step.before)

@@ -274,6 +274,11 @@ class GroupTable(StateMachine[TimerKey, GroupStep]):
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
 
+    def abandon(self, step: GroupStep) -> None:
+        super().abandon(step)
+        # No request waits in a group that the step has created.
+        self._displaced.clear()
+
     def put_back(self, group: Group) -> None:
         """Undo the deletion of a group, which may have its place still. Requests that wait in a later group of its id
         are refused when the undoing is done.

@@ -27,9 +27,6 @@ cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
     long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
 
-cdef enum:
-    UUID_BYTES = 16
-
 cdef Py_ssize_t UUID_INT = slot_offset(PyUUID, "int")
 
 
@@ -58,9 +55,9 @@ cdef class EncodedElements:
 
     def add_columns(self, ids, *columns):
         """Encode more elements from the values of their fields: one column for each field, in the order of the schema. The
-        first column has UUIDs. Many topics have the same partitions: if an element differs from the one before it only in
-        its id, because its other values are the same objects, the bytes of that element are copied. Raises WireError, and
-        ValueError if the columns differ in length.
+        first column has UUIDs or strings. Many topics have the same partitions: if an element differs from the one before it
+        only in its id or name, because its other values are the same objects, the bytes of that element are copied. Raises
+        WireError, and ValueError if the columns differ in length.
         """
         cdef Layout layout = layout_of(self.cls)
         cdef Node node = layout.node(self.version)
@@ -70,10 +67,16 @@ cdef class EncodedElements:
         cdef object message = PyType_GenericAlloc(<PyTypeObject*>layout.cls, 0)
         cdef object value
         cdef Py_ssize_t count = PyList_GET_SIZE(<list>lists[0])
-        cdef Py_ssize_t start = 0, size = 0, i, field
+        cdef Py_ssize_t start = 0, size = 0, begin, end, i, field
         cdef bint is_same
-        if len(lists) != layout.count or node.body_count == 0 or node.body[0].kind != UUID or node.body[0].is_array:
-            raise WireError(f"{layout.name} does not begin with an id, or has other fields than {len(lists)} columns")
+        if (
+            len(lists) != layout.count
+            or node.body_count == 0
+            or node.body[0].field != 0
+            or (node.body[0].kind != UUID and node.body[0].kind != STRING)
+            or node.body[0].is_array
+        ):
+            raise WireError(f"{layout.name} does not begin with an id or a name, or has other fields than {len(lists)} columns")
         for values in lists:
             if PyList_GET_SIZE(values) != count:
                 raise ValueError(f"the columns of {layout.name} differ in length")
@@ -87,14 +90,20 @@ cdef class EncodedElements:
                     is_same = False
                     set_slot(message, layout.offsets[field], value)
             if is_same:
-                write_uuid(writer, get_slot(message, layout.offsets[0]))
+                write_value(&node.body[0], writer, get_slot(message, layout.offsets[0]))
                 writer.reserve(size)
                 memcpy(writer.buf + writer.pos, writer.buf + start, size)
                 writer.pos += size
             else:
-                start = writer.pos + UUID_BYTES
+                begin = writer.pos
                 write_struct(node, writer, message)
-                size = writer.pos - start
+                end = writer.pos
+                writer.pos = begin
+                # The first field again, for its size.
+                write_value(&node.body[0], writer, get_slot(message, layout.offsets[0]))
+                start = writer.pos
+                writer.pos = end
+                size = end - start
         self.parts.append(writer.take_value())
         self.count += count
 

@@ -21,7 +21,7 @@ STEPS = 1_000
 SEEDS = [int(os.environ["STREAMS_SIM_SEED"])] if "STREAMS_SIM_SEED" in os.environ else list(range(1, by_tier(3, 5)))
 
 # So many seeds find a planted defect.
-DEFECT_SEEDS = 20
+DEFECT_SEEDS = 30
 
 # In every fourth world, from 3 on, each group is assigned in the background.
 PARTS_SEED = 11

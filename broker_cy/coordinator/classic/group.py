@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from broker_cy.coordinator.classic import subscription
 from broker_cy.coordinator.classic.journal import Journal
@@ -25,6 +26,7 @@ class ClassicGroup(Group):
     """
 
     __slots__ = (
+        "conversion",
         "generation",
         "initial_delay",
         "journal",
@@ -71,6 +73,9 @@ class ClassicGroup(Group):
         self.new_member_added = False
         self.initial_delay: tuple[int, int] | None = None
         self.journal = Journal()
+        # The consumer group that a worker has made of it (a `consumer.upgrade.Conversion`), until a member joins by the
+        # consumer protocol.
+        self.conversion: Any = None
 
     # ---- what any group has ----
 
@@ -282,6 +287,7 @@ class ClassicGroup(Group):
     def next_generation(self, wall_ms: int) -> None:
         """End the join phase: COMPLETING_REBALANCE with members, EMPTY without."""
         self.generation += 1
+        self.conversion = None
         self.protocol_name = self.select_protocol() if self.members else None
         self.refresh_subscription()
         self.transition(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, wall_ms)

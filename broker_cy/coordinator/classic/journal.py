@@ -44,22 +44,27 @@ class Observed(Protocol):
     def uses_consumer_protocol(self) -> bool: ...
 
 
+Assignments = Sequence[tuple[str, bytes]]
+"""Those of members, by member id."""
+
+
 class Ended(NamedTuple):
-    """A rebalance that has ended, as values: its event without moves, the owners before it (None: not known, as after a
-    load), the partitions that no member reads, with the time since when, the members with their assignments, and the
-    time (monotonic ms).
+    """A rebalance that has ended, as values: its event without moves, the owners before it, or the assignments then, or
+    (None) neither, the partitions that no member reads, with the time since when, the members with their assignments,
+    and the time (monotonic ms).
     """
 
     event: Rebalance
     before: Mapping[TopicPartition, str] | None
+    assignments_before: Assignments | None
     stopped: Mapping[TopicPartition, int]
-    assignments: Sequence[tuple[str, bytes]]
+    assignments: Assignments
     mono_ms: int
 
     @property
     def is_large(self) -> bool:
         """Whether its moves are found in the background."""
-        size_bytes = sum(len(assignment) for _, assignment in self.assignments)
+        size_bytes = sum(len(each) for _, each in (*self.assignments, *(self.assignments_before or ())))
         return size_bytes > ASSIGNMENT_BYTES_PER_TURN or len(self.before or ()) > MOVES_PER_TURN
 
 
@@ -76,13 +81,23 @@ class Journal:
     `_owners` are those of before `_ended`, and not changed, until the moves of that are found.
     """
 
-    __slots__ = ("_began", "_ended", "_joined_ms", "_members", "_owners", "_stopped", "_triggers")
+    __slots__ = (
+        "_assignments",
+        "_began",
+        "_ended",
+        "_joined_ms",
+        "_members",
+        "_owners",
+        "_stopped",
+        "_triggers",
+    )
 
     def __init__(self) -> None:
         # A rebalance whose moves are being found in the background.
         self._ended: Ended | None = None
-        # None until the assignments of the group are first decoded.
+        # None until the assignments of the group are first decoded; those to decode, if they are not the newest.
         self._owners: dict[TopicPartition, str] | None = None
+        self._assignments: Assignments | None = None
         self._stopped: dict[TopicPartition, int] = {}
         self._began: Now | None = None
         self._joined_ms = 0
@@ -99,7 +114,8 @@ class Journal:
                 self._members = len(group.members) - (trigger.reason == "join")
         if len(self._triggers) < TRIGGERS_MAX:
             self._triggers.append(trigger)
-        self._learn(group)
+        if self._ended is None and self._owners is None and self._assignments is None:
+            self._assignments = _assignments(group)
 
     def joined(self, group: Observed, member: ClassicMember, now: Now) -> None:
         """A JoinGroup of this member arrived: partitions that it no longer lists are stalled."""
@@ -142,7 +158,8 @@ class Journal:
         )
         if self._ended is not None:
             self._learn(group)
-        ended = Ended(event, self._owners, self._stopped, _assignments(group), now.mono_ms)
+        before = self._owners, self._assignments
+        ended = Ended(event, *before, self._stopped, _assignments(group), now.mono_ms)
         self._members = len(group.members)
         self._began, self._triggers, self._joined_ms = None, [], 0
         if ended.is_large:
@@ -159,7 +176,7 @@ class Journal:
 
     def found(self, found: Told | None) -> None:
         """The moves of the rebalance that has ended last are known; None: the owners are to be learned again."""
-        self._ended = None
+        self._ended = self._assignments = None
         self._owners, self._stopped = (None, {}) if found is None else (found.owners, found.stopped)
 
     def _learn(self, group: Observed) -> dict[TopicPartition, str]:
@@ -167,11 +184,12 @@ class Journal:
             # Its event comes from the background.
             self.found(moves_of(self._ended))
         if self._owners is None:
-            self._owners = owners_of(_assignments(group))
+            self._owners = owners_of(_assignments(group) if self._assignments is None else self._assignments)
+            self._assignments = None
         return self._owners
 
 
-def _assignments(group: Observed) -> list[tuple[str, bytes]]:
+def _assignments(group: Observed) -> Assignments:
     """Those of the members; none if they are not of the consumer protocol."""
     if not group.uses_consumer_protocol:
         return []
@@ -190,7 +208,11 @@ def owners_of(assignments: Iterable[tuple[str, bytes]]) -> dict[TopicPartition, 
 def moves_of(ended: Ended) -> Told:
     """Which partitions have moved. Runs in the background if they are very many."""
     after = owners_of(ended.assignments)
-    before = after if ended.before is None else ended.before
+    before: Mapping[TopicPartition, str] = after
+    if ended.before is not None:
+        before = ended.before
+    elif ended.assignments_before is not None:
+        before = owners_of(ended.assignments_before)
     stopped = dict(ended.stopped)
     moves: list[Move] = []
     kept = 0

@@ -6,15 +6,14 @@ assigned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import UUID
 
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer import records
 from broker_cy.coordinator.consumer.group import ConsumerGroup, Difference
 from broker_cy.coordinator.consumer.member import AssignedEpochs, ConsumerMember
-from broker_cy.coordinator.consumer.reconcile import Gains, kept_of
+from broker_cy.coordinator.consumer.reconcile import Gains
 from broker_cy.coordinator.group import GroupTable
-from broker_cy.coordinator.modern.topic_values import in_order, of_each
+from broker_cy.coordinator.modern.topic_values import in_order, kept_of, of_each
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.step import Now, WorkFailed

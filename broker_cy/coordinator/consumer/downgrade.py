@@ -16,6 +16,7 @@ from broker_cy.coordinator.consumer.group import ConsumerGroup
 from broker_cy.coordinator.consumer.member import ConsumerMember, united, without_epochs
 from broker_cy.coordinator.group import GroupTable
 from broker_cy.coordinator.modern.journal import Noted
+from broker_cy.coordinator.modern.replay import append_removal
 from broker_cy.coordinator.step import GroupStep
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode
@@ -53,7 +54,8 @@ def downgrade(
         version = embedded.version_of(member.metadata(made.protocol_name or ""))
         member.assignment = embedded.encode_assignment(held[member.member_id], version, machine.image)
     assignment = {member.member_id: member.assignment for member in made.members.values()}
-    machine.append(step, [*records.group_tombstones(group), classic_records.group_record(made, assignment)])
+    append_removal(machine, step, group, records.group_tombstones(group))
+    machine.append(step, [classic_records.group_record(made, assignment)])
     live = machine.groups[group_id]
     assert isinstance(live, ClassicGroup)
     _classic(live, left, epoch)
@@ -87,7 +89,11 @@ def _classic(group: HookedGroup | ClassicGroup, members: list[ConsumerMember], g
     group.generation = generation
     group.state = GroupState.STABLE
     group.protocol_name = group.select_protocol()
-    group.refresh_subscription()
+    if all(member.classic.protocols[0][0] == group.protocol_name for member in members if member.classic is not None):
+        # They need not be read again: there may be 10,000.
+        group.subscribed_topics = members[0].topics.union(*(member.topics for member in members[1:]))
+    else:
+        group.refresh_subscription()
     return group
 
 

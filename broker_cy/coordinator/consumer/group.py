@@ -148,6 +148,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember], CommittingGroup[ConsumerMember,
     def is_wide(self) -> bool:
         return super().is_wide or bool(self.by_regex)
 
+    def put_back(self) -> None:
+        super().put_back()
+        # Results that came meanwhile were dropped.
+        self.comparing.clear()
+
     # ---- commits ----
 
     def sends_epochs(self, member: ConsumerMember) -> bool:

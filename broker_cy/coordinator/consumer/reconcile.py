@@ -14,13 +14,15 @@ from uuid import UUID
 from broker_cy.coordinator.assignors.spec import Assignment
 from broker_cy.coordinator.consumer.member import NOTHING_ASSIGNED, AssignedEpochs, ConsumerMember
 from broker_cy.coordinator.modern.member import MemberState
-from broker_cy.coordinator.modern.topic_values import in_order, incomplete
+from broker_cy.coordinator.modern.topic_values import in_order, incomplete, kept_of
 from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode, KafkaError
 
 # The topics that one answer adds to what a member has. Their turn of the loop takes 3 ms if the member has 10,000.
 TOPICS_PER_ANSWER: Final = 500
 _NOTHING: Final[Mapping[int, int]] = {}
+# A topic, and the partitions of it that are in a member's target.
+Wanting = tuple[UUID, frozenset[int]]
 # The partitions of one topic.
 V = TypeVar("V")
 
@@ -102,7 +104,7 @@ class Gains:
     def __len__(self) -> int:
         return len(self.topic_ids) - self.begin
 
-    def items(self) -> Iterator[tuple[UUID, frozenset[int]]]:
+    def items(self) -> Iterator[Wanting]:
         return islice(zip(self.topic_ids, self.partitions, strict=True), self.begin, None)
 
     def split(self, count: int) -> tuple[Assignment, Gains]:
@@ -226,7 +228,9 @@ def _next(member: ConsumerMember, epoch: int, wanted: Wanted, owned: Owned) -> C
     known: dict[frozenset[int], Mapping[int, int]] = {}
     has_unreleased = False
     is_free = len(set(target).difference(wanted.owners).difference(kept)) == len(target)
-    for topic_id, partitions in target.items():
+    # Most topics of a member with very many stay as they are.
+    parts: Iterable[Wanting] = target.items() if is_free else zip(*incomplete(target, kept), strict=True)
+    for topic_id, partitions in parts:
         comes = partitions
         if not is_free:
             stays = kept.get(topic_id)
@@ -252,28 +256,6 @@ def _next(member: ConsumerMember, epoch: int, wanted: Wanted, owned: Owned) -> C
         assigned=kept or added,
         revoking=NOTHING_ASSIGNED,
     )
-
-
-def kept_of(
-    assigned: AssignedEpochs, target: Assignment
-) -> tuple[dict[UUID, Mapping[int, int]], dict[UUID, Mapping[int, int]]]:
-    """The assigned partitions that are in the target, and the others. A topic with all or none of them keeps its
-    value.
-    """
-    kept: dict[UUID, Mapping[int, int]] = {}
-    for topic_id, current in assigned.items():
-        partitions = target.get(topic_id)
-        if partitions is None:
-            continue
-        if current.keys() <= partitions:
-            kept[topic_id] = current
-        elif stays := {partition: at for partition, at in current.items() if partition in partitions}:
-            kept[topic_id] = stays
-    gone = {topic_id: current for topic_id, current in assigned.items() if kept.get(topic_id) is not current}
-    for topic_id in gone.keys() & kept.keys():
-        rest = kept[topic_id]
-        gone[topic_id] = {partition: at for partition, at in assigned[topic_id].items() if partition not in rest}
-    return kept, gone
 
 
 def _free(partitions: frozenset[int], held: Collection[int], own: Collection[int]) -> frozenset[int]:

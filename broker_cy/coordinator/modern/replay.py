@@ -6,7 +6,7 @@ members may hold a partition for a while. The newest record is right, and nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from broker_cy.coordinator.group import Group, GroupAdded, GroupTable
@@ -117,8 +117,7 @@ class GroupRemoved(NamedTuple):
         for topic in self.group.named_topics():
             machine.subscribers.subscribe(self.group_id, topic)
         machine.subscribers.put_wide(self.group_id, is_wide=self.group.is_wide)
-        # They may have changed meanwhile.
-        self.group.topics_changed({})
+        self.group.put_back()
 
 
 class FirstRecord(NamedTuple):
@@ -145,6 +144,15 @@ def first(added: GroupAdded | None, before: Before) -> Before:
 
 
 # ---- changes with the index of subscribed topics ----
+
+
+def append_removal(
+    machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any], tombstones: Sequence[Record]
+) -> None:
+    """Append all tombstones of a group, which are not read again: it goes as a whole, and may have 10,000 topics."""
+    step.records += tombstones
+    step.before += [*[UNCHANGED] * (len(tombstones) - 1), removed(machine, group)]
+    machine.next_offset += len(tombstones)
 
 
 def removed(machine: GroupTable, group: EpochGroup[Any, Any]) -> GroupRemoved:

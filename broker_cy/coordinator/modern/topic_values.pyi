@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Set, Sized
 from typing import TypeVar
 from uuid import UUID
 
@@ -30,6 +30,13 @@ def other_values(held: Mapping[K, V], others: Mapping[K, V]) -> tuple[dict[K, V]
 
 def incomplete(target: Mapping[K, S], assigned: Mapping[K, Sized]) -> tuple[list[K], list[S]]:
     """The topics of a target that a member does not have, or has in part, and the partitions of each in the target."""
+
+def kept_of(
+    assigned: Mapping[K, Mapping[int, int]], target: Mapping[K, Set[int]]
+) -> tuple[dict[K, Mapping[int, int]], dict[K, Mapping[int, int]]]:
+    """The assigned partitions that are in the target, and the others. A topic with all or none of them keeps its value;
+    topics whose values are one object get one object.
+    """
 
 def own(owners: dict[K, Mapping[int, str]], member_id: str, held: Iterable[tuple[K, Mapping[int, object]]]) -> int:
     """The member owns these partitions of topics, too. Returns how many have an owner that had none. A value of

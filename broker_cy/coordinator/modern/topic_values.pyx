@@ -2,39 +2,77 @@
 
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError, PyDict_Next, PyDict_SetItem, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.long cimport PyLong_FromVoidPtr
+from cpython.long cimport PyLong_AsUnsignedLongLongMask, PyLong_FromVoidPtr
 from cpython.object cimport Py_LE, PyObject, PyObject_RichCompareBool
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free, malloc, qsort
 
 from broker_cy.wire.layout cimport get_slot, slot_offset
 
-from operator import attrgetter
 from uuid import UUID as PyUUID
 
 cdef extern from "Python.h":
     PyObject* PyDict_SetDefault(object mapping, object key, object value) except NULL
 
 cdef Py_ssize_t INT = slot_offset(PyUUID, "int")
-cdef object by_number = attrgetter("int")
 
 
 cdef inline dict as_dict(object mapping):
     return <dict>mapping if type(mapping) is dict else dict(mapping)
 
 
+cdef struct Place:
+    # The number of an id, and its index in the list.
+    uint64_t high
+    uint64_t low
+    Py_ssize_t at
+
+
+cdef int order_of(const void* first, const void* second) noexcept nogil:
+    cdef const Place* one = <const Place*>first
+    cdef const Place* two = <const Place*>second
+    if one.high != two.high:
+        return -1 if one.high < two.high else 1
+    if one.low != two.low:
+        return -1 if one.low < two.low else 1
+    return 0
+
+
+cdef list sorted_ids(list ids):
+    cdef list found = []
+    cdef Py_ssize_t size = PyList_GET_SIZE(ids), i
+    cdef object number
+    cdef Place* places = <Place*>malloc(size * sizeof(Place))
+    if places == NULL:
+        raise MemoryError(f"no memory for the order of {size} ids")
+    try:
+        for i in range(size):
+            number = get_slot(<object>PyList_GET_ITEM(ids, i), INT)
+            places[i].high = PyLong_AsUnsignedLongLongMask(number >> 64)
+            places[i].low = PyLong_AsUnsignedLongLongMask(number)
+            places[i].at = i
+        qsort(places, size, sizeof(Place), order_of)
+        for i in range(size):
+            found.append(<object>PyList_GET_ITEM(ids, places[i].at))
+    finally:
+        free(places)
+    return found
+
+
 def in_order(topic_ids):
-    cdef list found = list(topic_ids)
+    cdef list ids = list(topic_ids)
     cdef object topic_id, number, before = None
+    cdef bint is_ordered = True
     cdef Py_ssize_t i
-    for i in range(PyList_GET_SIZE(found)):
-        topic_id = <object>PyList_GET_ITEM(found, i)
+    for i in range(PyList_GET_SIZE(ids)):
+        topic_id = <object>PyList_GET_ITEM(ids, i)
         if not isinstance(topic_id, PyUUID):
             raise TypeError(f"a uuid.UUID is expected, not a {type(topic_id).__qualname__}")
-        number = get_slot(topic_id, INT)
-        if before is not None and not PyObject_RichCompareBool(before, number, Py_LE):
-            found.sort(key=by_number)
-            break
-        before = number
-    return found
+        if is_ordered:
+            number = get_slot(topic_id, INT)
+            is_ordered = before is None or PyObject_RichCompareBool(before, number, Py_LE)
+            before = number
+    return ids if is_ordered else sorted_ids(ids)
 
 
 def of_each(values, make):
@@ -148,6 +186,46 @@ def incomplete(target, assigned):
             topic_ids.append(<object>topic_id)
             parts.append(<object>partitions)
     return topic_ids, parts
+
+
+cdef tuple kept_part(object current, object partitions):
+    """The part of a topic's partitions that is kept, and the rest, None for nothing; and both arguments, to keep them alive."""
+    if current.keys() <= partitions:
+        return current, None, current, partitions
+    kept = {partition: at for partition, at in current.items() if partition in partitions}
+    if not kept:
+        return None, current, current, partitions
+    return kept, {partition: at for partition, at in current.items() if partition not in kept}, current, partitions
+
+
+def kept_of(assigned, target):
+    cdef dict mapping = as_dict(assigned), wanted = as_dict(target), kept = {}, gone = {}
+    # By the addresses of both values.
+    cdef dict parts = {}
+    cdef object address
+    cdef tuple known = None
+    cdef PyObject* topic_id = NULL
+    cdef PyObject* current = NULL
+    cdef PyObject* partitions = NULL
+    cdef PyObject* last = NULL
+    cdef PyObject* last_partitions = NULL
+    cdef Py_ssize_t at = 0
+    while PyDict_Next(mapping, &at, &topic_id, &current):
+        partitions = PyDict_GetItemWithError(wanted, <object>topic_id)
+        if partitions == NULL:
+            gone[<object>topic_id] = <object>current
+            continue
+        if current != last or partitions != last_partitions:
+            address = (PyLong_FromVoidPtr(current), PyLong_FromVoidPtr(partitions))
+            known = parts.get(address)
+            if known is None:
+                known = parts[address] = kept_part(<object>current, <object>partitions)
+            last, last_partitions = current, partitions
+        if known[0] is not None:
+            kept[<object>topic_id] = known[0]
+        if known[1] is not None:
+            gone[<object>topic_id] = known[1]
+    return kept, gone
 
 
 def count(dict counts not None, names, long change):

@@ -98,7 +98,23 @@ def test_elements_that_were_encoded_by_columns() -> None:
         by_columns.add_columns(ids, parts, epochs[1:])
     with pytest.raises(WireError, match="does not begin with an id"):
         by_columns.add_columns(ids, parts)
-    with pytest.raises(WireError, match="does not begin with an id"):
+    with pytest.raises(WireError, match="a str is expected"):
         codec.EncodedElements(messages.ConsumerProtocolAssignment.TopicPartition, 1).add_columns(ids, parts)
+    with pytest.raises(WireError, match="does not begin with an id"):
+        codec.EncodedElements(messages.ConsumerProtocolAssignment, 1).add_columns(ids[:1], [b""])
     with pytest.raises(WireError, match=r"partitions\[0\]: an integer is expected"):
         by_columns.add_columns(ids[:1], [["x"]], [[1]])
+
+
+def test_elements_with_a_name_that_were_encoded_by_columns() -> None:
+    """If this fails, a member of the classic protocol gets the partitions of another topic."""
+    draw = random.Random(2)
+    kind = messages.ConsumerProtocolAssignment
+    values = [[0], [0, 1], [], [3]]
+    names = ["x" * draw.randint(1, 300) for _ in range(200)]
+    parts = [values[draw.choice([0, 0, 0, 1, 2, 3])] for _ in names]
+    by_columns = codec.EncodedElements(kind.TopicPartition, 1)
+    by_columns.add_columns(names, parts)
+    structures: list[Any] = [by_columns, codec.structures(kind.TopicPartition, names, parts)]
+    first, second = (codec.encode_versioned(kind(assigned_partitions=each), 1) for each in structures)
+    assert first == second

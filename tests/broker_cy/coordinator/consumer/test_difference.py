@@ -9,6 +9,7 @@ import pytest
 
 from broker_cy.coordinator.consumer import difference, reconcile, records
 from broker_cy.coordinator.modern.member import MemberState
+from broker_cy.coordinator.modern.replay import removed
 from broker_cy.core.errors import ErrorCode
 from tests.broker_cy.coordinator.consumer.test_pages import (
     PAGE,
@@ -190,3 +191,17 @@ def test_a_coordinator_that_has_loaded_the_group() -> None:
     settle(h, "A", "B")
     assert count(h) == count(h, "B") == TOPICS // 2
     check_owners(h)
+
+
+def test_a_difference_of_a_group_that_was_gone() -> None:
+    """If this fails, a member keeps its partitions for ever after the removal of its group could not be written."""
+    h = full()
+    told(h, "begins")
+    before = removed(h.machine, h.consumers())
+    h.works_end()
+    before.restore(h.machine)
+    told(h, "begins again")
+    assert [work.then for work in h.works] == [difference.compared]
+    h.works_end()
+    settle(h, "A", "B")
+    assert count(h) == count(h, "B") == TOPICS // 2
