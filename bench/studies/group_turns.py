@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from bench.studies.goals import Figures
+from broker_cy.cli import GC_THRESHOLDS
 from broker_cy.coordinator.classic import join, sync
 from broker_cy.coordinator.consumer import heartbeat as consumer_heartbeat
 from broker_cy.coordinator.group_machine import GroupMachine
@@ -31,6 +32,7 @@ from broker_cy.coordinator.share_state.state import SharePartitionKey
 from broker_cy.coordinator.step import ClientFacts, GroupStep
 from broker_cy.coordinator.streams import heartbeat as streams_heartbeat
 from broker_cy.coordinator.streams.internal_topics import MemberRights, Requester
+from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import Now, Work
 from broker_cy.metadata.image import BrokerImage, MetadataImage
 from broker_cy.metadata.partition import PartitionImage
@@ -47,6 +49,7 @@ HEARTBEATS_MAX: Final = 200
 CLASSIC_VERSION: Final = 1
 EVERYTHING: Final = ".*"
 SUBTOPOLOGIES: Final = 10
+RETRY_MS: Final = 100
 WARM_UP_TOPICS: Final = 20
 
 
@@ -333,7 +336,9 @@ def conversion_acts(c: Coordinator) -> None:
     c.advance(1)
     c.syncs(member_id, c.group().generation, {member_id: c.topics})
     c.act = "upgrade"
-    c.joins("consumer")
+    # The group is converted in the background: a client repeats its request.
+    while c.joins("consumer").error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        c.advance(RETRY_MS)
     c.act = "classic_in_consumer_group"
     for _ in range(HEARTBEATS_MAX):
         held = c.group().members[member_id].assigned
@@ -396,18 +401,24 @@ FIGURES: Final = tuple(
 
 
 def turns(topics: int, rounds: int) -> Figures:
-    """The longest turn of each act in ms, of several rounds."""
+    """The longest turn of each act in ms, of several rounds. The garbage collector works as in the broker."""
     for acts in ACTS:
         # The first use of some libraries imports them.
         acts(Coordinator(image_of(WARM_UP_TOPICS)))
     image = image_of(topics)
     found: dict[str, list[float]] = {figure: [] for figure in FIGURES}
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*GC_THRESHOLDS)
     gc.collect()
     gc.freeze()
-    for acts in ACTS:
-        for _ in range(rounds):
-            coordinator = Coordinator(image)
-            acts(coordinator)
-            for act, took_ms in coordinator.longest_ms.items():
-                found[f"turn_{act}_ms"].append(took_ms)
+    try:
+        for acts in ACTS:
+            for _ in range(rounds):
+                coordinator = Coordinator(image)
+                acts(coordinator)
+                for act, took_ms in coordinator.longest_ms.items():
+                    found[f"turn_{act}_ms"].append(took_ms)
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
     return dict(found)
