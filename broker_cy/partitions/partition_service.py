@@ -423,7 +423,7 @@ class PartitionService:
 
     def _reopen(self, count: int) -> None:
         """Have workers load again up to `count` logs that are offline because of a shortage."""
-        wanted = [key for key in self._offline if self._logs.may_reopen(key)]
+        wanted = [key for key in self._offline if self._logs.offline_logs.may_reopen(key)]
         for key in wanted[:count]:
             self._logs.reopen(key, self._configs.log_config, self._clock.wall_ms())
 

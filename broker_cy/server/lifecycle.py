@@ -142,7 +142,7 @@ class BrokerServer:
             accepting.start()
         await self._check_own_address()
         await self.broker.controller.join()
-        self.broker.log_manager.consider_lost()
+        self.broker.log_manager.offline_logs.consider_all()
         self._start_metrics()
         self._commit_sampler.start()
         interval_ms = self.config["brokercy.metrics.sample.interval.ms"]

@@ -40,6 +40,7 @@ from broker_cy.storage.start_listing import Listing
 if TYPE_CHECKING:
     from broker_cy.storage.cleaner.log_cleaner import LogCleaner
     from broker_cy.storage.directory_failures import DirectoryFailures
+    from broker_cy.storage.offline_logs import OfflineLogs
     from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
     from broker_cy.storage.placement import Placement
     from broker_cy.storage.removal import Removal
@@ -66,6 +67,7 @@ class Managed(Protocol):
     logs: dict[TopicPartition, Log]
     topic_ids: dict[TopicPartition, UUID]
     offline: dict[TopicPartition, str]
+    offline_logs: OfflineLogs
     interrupted: dict[TopicPartition, DataDirectory]
     cleaner: LogCleaner | None
     checkpoints: OffsetCheckpoints
@@ -84,8 +86,6 @@ class Managed(Protocol):
     def rename_away(self, path: str, mark: str, topic_id: UUID, delay_ms: int) -> None: ...
 
     def resume_move(self, key: TopicPartition) -> None: ...
-
-    def take_offline(self, key: TopicPartition, path: str, error: Exception) -> None: ...
 
 
 class DirectoryLoading:
@@ -184,7 +184,7 @@ class DirectoryLoading:
                 continue
             manager.placement.add(root)
             if problem is not None:
-                manager.take_offline(key, path, problem)
+                manager.offline_logs.take(key, path, problem)
                 continue
             if (doubt := doubt_of(key)) is not None:
                 logger.error("partition offline", extra=facts(partition=f"{key[0]}-{key[1]}", reason=doubt))
@@ -252,7 +252,7 @@ class DirectoryLoading:
         try:
             log = self._loading.load(key, path, config, context)
         except (StorageError, OSError, ValueError) as error:
-            self._manager.take_offline(key, path, error)
+            self._manager.offline_logs.take(key, path, error)
         else:
             self._manager.add(key, log)
 
@@ -266,7 +266,7 @@ class DirectoryLoading:
                 self._loading.adopt(found)
                 self._manager.add(key, found)
             elif isinstance(found, (StorageError, OSError, ValueError)):
-                self._manager.take_offline(key, path, found)
+                self._manager.offline_logs.take(key, path, found)
             else:
                 raise found
 

@@ -1,66 +1,46 @@
 """All logs of a broker: loading and recovery, creation and deletion, the clean stop.
 
-The file is a little long because it is the only owner of the tables of logs, topic ids and offline partitions. The work
-on them that can be separated is in directory_loading, log_loading, log_opener, flusher, retention, removal and
-periodic.
+The file is long because it is the only owner of the tables of logs and topic ids, and the one face of the work on them,
+which is in directory_loading, log_loading, log_opener, log_creation, log_cutting, offline_logs, flushers, retention,
+removal and periodic.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import resource
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
 from broker_cy.core.logs import facts
 from broker_cy.core.uuid import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
-from broker_cy.storage import (
-    checkpoints,
-    damage,
-    directory_failures,
-    log_deletion,
-    log_flush,
-    log_truncation,
-    metadata_check,
-    syncs,
-)
+from broker_cy.storage import checkpoints, directory_failures, log_flush, metadata_check
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.cleaner.log_cleaner import LogCleaner
-from broker_cy.storage.data_directory import (
-    METADATA_TOPIC,
-    DataDirectory,
-    DataDirectoryError,
-    write_topic_id,
-)
+from broker_cy.storage.data_directory import METADATA_TOPIC, DataDirectory, DataDirectoryError
 from broker_cy.storage.directory_failures import DirectoryFailures
 from broker_cy.storage.directory_loading import NO_TOPIC_ID, DirectoryLoading
 from broker_cy.storage.disk_workers import DiskWorkers, Workers
-from broker_cy.storage.errors import (
-    SHORTAGES,
-    CorruptSegment,
-    StorageError,
-    errno_of,
-    rights_advice,
-)
+from broker_cy.storage.errors import StorageError, rights_advice
 from broker_cy.storage.flushers import Flushers
 from broker_cy.storage.jobs import Jobs, RunAll, run_inline
 from broker_cy.storage.last_end import previous_epoch
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
-from broker_cy.storage.log_files import newest_base_offset
+from broker_cy.storage.log_creation import LogCreation
+from broker_cy.storage.log_cutting import LogCutting
 from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_loading import LogLoading
 from broker_cy.storage.log_opener import LogOpener, Unopened
 from broker_cy.storage.log_slice import LogTotals
-from broker_cy.storage.lost_files import LostFiles, partition_of
+from broker_cy.storage.lost_files import LostFiles
 from broker_cy.storage.moves.log_moves import LogMoves
 from broker_cy.storage.moves.replica_moves import ReplicaMoves
+from broker_cy.storage.offline_logs import OfflineLogs
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
 from broker_cy.storage.open_directories import usable
 from broker_cy.storage.periodic import PeriodicWork
@@ -69,11 +49,10 @@ from broker_cy.storage.removal import Removal, rename_away
 from broker_cy.storage.retention import Retention
 from broker_cy.storage.rooms import Rooms
 from broker_cy.storage.segment import OpenFiles
-from broker_cy.storage.segment_files import DATA_SUFFIXES
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.storage.start_listing import StartListing
 from broker_cy.storage.truncations import Truncations
-from broker_cy.storage.written_points import WRITTEN_POINTS, forget_epoch, is_same_boot, note_epoch
+from broker_cy.storage.written_points import WRITTEN_POINTS, is_same_boot, note_epoch
 
 logger = logging.getLogger(__name__)
 
@@ -112,12 +91,6 @@ class LogManager:
         self._run_all = run_all
         self.logs: dict[TopicPartition, Log] = {}
         self.topic_ids: dict[TopicPartition, UUID] = {}
-        # Partitions that cannot be served, with the reason; the directories of those that could not be loaded; and of
-        # these, those that `reopen` may load again.
-        self.offline: dict[TopicPartition, str] = {}
-        self._unloaded: dict[TopicPartition, str] = {}
-        self._short_of_room: dict[TopicPartition, str] = {}
-        self._reopening: set[TopicPartition] = set()
         self.checkpoints = OffsetCheckpoints([each.path for each in usable(directories)], self.topic_ids)
         # `on_directory_failed` is called for each data directory whose disk fails, when its logs are offline, and for
         # a separate directory of the metadata log.
@@ -139,17 +112,22 @@ class LogManager:
         self.rooms = Rooms(
             directories, self.metadata_directory, self.placement, room_jobs or jobs, self.failures.suspect
         )
-        workers = self._workers = disk_workers or DiskWorkers(Workers(jobs, note_jobs or jobs))
+        workers = disk_workers or DiskWorkers(Workers(jobs, note_jobs or jobs))
+        self.offline_logs = OfflineLogs(self, workers)
+        # Partitions that cannot be served, with the reason.
+        self.offline = self.offline_logs.reasons
         self.removal = Removal(workers)
         moves = self._log_moves = LogMoves(self, workers)
         self.moves = ReplicaMoves(moves, workers, moves.new_uuid)
+        self._creation = LogCreation(self, moves.is_free)
+        self._cutting = LogCutting(self)
         # Moves that the end of the last process has interrupted: the target directory by partition.
         self.interrupted: dict[TopicPartition, DataDirectory] = {}
         self._fail_unreadable()
         self._ends = {each.path: each.clean_broker_epoch() for each in usable(directories)}
         self.clean = {path: epoch is not None for path, epoch in self._ends.items()}
         self._previous_epoch: int | None = None
-        self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
+        self.same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
         # Truncated logs that accept no appends yet. `on_settled` is called for each once that is over.
         self.truncations = Truncations(self.logs, self.offline, self.checkpoints, workers, self.has_failed)
         self.on_settled: Callable[[Log], None] = lambda log: None
@@ -162,13 +140,13 @@ class LogManager:
         self.open_files = OpenFiles(min(settings.open_files_max, max(OPEN_FILES_MIN, allowed // 4)))
         self.totals = LogTotals()
         self._loading = LogLoading(
-            self.checkpoints, self.topic_ids, self.open_files, self.totals, self.clean, self._same_boot
+            self.checkpoints, self.topic_ids, self.open_files, self.totals, self.clean, self.same_boot
         )
         self.flusher = Flushers(
             directories, self.logs, self.offline, self.checkpoints, self.totals, workers,
             settings.flush_bytes, settings.note_bytes, self.suspect,
         )  # fmt: skip
-        self.totals.on_damage = self._damaged
+        self.totals.on_damage = self.offline_logs.damaged
         self._retention = Retention(
             self.logs,
             jobs,
@@ -270,13 +248,11 @@ class LogManager:
         LOST_DIRECTORY if the log cannot be served on a disk that works, None if no log is known.
         """
         key = (topic, partition)
-        log = self.logs.get(key)
-        lost = self._unloaded.get(key) if log is None else log.directory if log.offline is not None else None
-        if lost is not None and not self.has_failed(os.path.dirname(lost)):
+        if self.offline_logs.is_lost(key):
             return LOST_DIRECTORY
         if (claim := self.moves.claim(key)) is not None:
             return claim
-        if log is not None:
+        if (log := self.logs.get(key)) is not None:
             root = os.path.dirname(log.directory)
         elif (unopened := self.unopened.get(key)) is not None:
             root = unopened.root
@@ -377,14 +353,9 @@ class LogManager:
 
     def _opened_late(self, partition: Unopened, log: Log | None, error: Exception | None) -> None:
         key = partition.key
-        is_again = key in self._reopening
-        self._reopening.discard(key)
-        if log is None and is_again and errno_of(error) in SHORTAGES:
-            # It was reported when it began. Nothing else is known of the log.
-            self.offline[key] = str(error)
-            self._unloaded[key] = self._short_of_room[key] = partition.path
-        elif log is None:
-            self.take_offline(key, partition.path, error or StorageError("the log was not loaded"), late=True)
+        is_again = self.offline_logs.end_reopening(key)
+        if log is None:
+            self.offline_logs.take_unopened(partition, error, is_again=is_again)
         elif self.has_failed(partition.root):
             # The worker has found it in the page cache, or before the disk failed.
             log_flush.mark_closed(log)
@@ -414,38 +385,6 @@ class LogManager:
             # checkpoint could not be written then.
             self.cleaner.truncated(key, log.log_end_offset)
 
-    def take_offline(self, key: TopicPartition, path: str, error: Exception, *, late: bool = False) -> None:
-        """Take a partition offline whose log could not be loaded. With `late`, the broker is running, and nothing may
-        block it.
-        """
-        logger.error("partition offline", extra=facts(partition=f"{key[0]}-{key[1]}", reason=error))
-        self.offline[key] = str(error)
-        self._unloaded[key] = path
-        if not isinstance(error, CorruptSegment):
-            self.failures.suspect(path, error)
-        if self.has_failed(os.path.dirname(path)):
-            return
-        if late:
-            self._consider_place(path)
-        if errno_of(error) in SHORTAGES:
-            self._short_of_room[key] = path
-            root = os.path.dirname(path)
-            if not late and not self._same_boot[root] and not self.clean[root]:
-                # It was not recovered, and for the next start the power was not lost.
-                syncs.mark_failed(path)
-        elif errno_of(error) == errno.EIO and not isinstance(error, ValueError):
-            # The ends of the parts that the loader had to trust. After these, the end of the log may be truncated
-            # once the rest is intact again.
-            synced = self.checkpoints.recovery_points.get(key, 0)
-            written = self.checkpoints.written_points.get(key, 0)
-            if isinstance(error, CorruptSegment) and self._same_boot[os.path.dirname(path)]:
-                # No power loss has torn it, so a later power loss must not be taken for the cause. The records of the
-                # older segments existed, and group commit may have synced them.
-                synced = max(synced, newest_base_offset(path))
-            damage.write(path, damage.Note(max(synced, written), synced), str(error), sync=not late)
-            if late and self.totals.on_damage is not None:
-                self.totals.on_damage(path)
-
     def _directory_failed(self, directory: DataDirectory) -> None:
         """Take all logs of a data directory offline, in memory alone: nothing can be noted there (KAFKA-19289)."""
         for key, log in self.logs.items():
@@ -465,41 +404,13 @@ class LogManager:
         self.failures.suspect(path, error)
         if path is not None:
             self._lost_files.suspect(path, error)
-            self._consider_place(path)
-
-    def _damaged(self, path: str) -> None:
-        """The log in this directory is offline, because it is damaged, or the directory was removed."""
-        self.flusher.sync_note(path)
-        if not os.path.isdir(path):
-            # Nothing was noted there. The next start makes the log again, empty.
-            root = os.path.dirname(path)
-            self._workers.of(root).run(partial(forget_epoch, root), lambda _, error: None)
-        self._consider_place(path)
-
-    def _consider_place(self, path: str) -> None:
-        """`path` is the directory of a log, or a file in it."""
-        key = partition_of(path)
-        if key is not None and self.place_of(*key) == LOST_DIRECTORY:
-            self.on_placed(*key)
-
-    def consider_lost(self) -> None:
-        """The broker is registered: report the replicas whose logs could not be loaded, or are offline by now."""
-        for key in [*self._unloaded, *(key for key, log in self.logs.items() if log.offline is not None)]:
-            if self.place_of(*key) == LOST_DIRECTORY:
-                self.on_placed(*key)
-
-    def may_reopen(self, key: TopicPartition) -> bool:
-        """Whether a partition is offline for lack of space, descriptors or memory."""
-        return key in self._short_of_room
+            self.offline_logs.consider(path)
 
     def reopen(self, key: TopicPartition, config_of: Callable[[str], LogConfig], now_ms: int) -> None:
-        """Try again, in a worker, to load a partition that `may_reopen`. `on_opened` is called when it is served, or
-        offline again.
+        """Try again, in a worker, to load a partition that `offline_logs.may_reopen`. `on_opened` is called when it is
+        served, or offline again.
         """
-        path = self._short_of_room.pop(key)
-        del self.offline[key]
-        del self._unloaded[key]
-        self._reopening.add(key)
+        path = self.offline_logs.begin_reopening(key)
         context = replace(self.context(os.path.dirname(path), now_ms), clean=False)
         prepare = partial(self._loading.late, key, path, config_of, context, rereads=True)
         self.opener.add(Unopened(key, os.path.dirname(path), path, False, prepare))
@@ -523,49 +434,13 @@ class LogManager:
         key = (topic, partition)
         if key in self.logs or key in self.offline or key in self.unopened:
             raise ValueError(f"partition {topic}-{partition} already exists")
-        roots = self.placement.choices(directory_id, key)
-        if not roots:
-            raise StorageError(f"cannot create {topic}-{partition}: {self.data_directories[0].failure}")
-        leaving = [root for root in roots if not self._log_moves.is_free(f"{root}/{topic}-{partition}")]
-        roots = [root for root in roots if root not in leaving]
-        if not roots:
-            raise StorageError(f"cannot create {leaving[0]}/{topic}-{partition}: a log that has moved is still there")
-        for root in roots:
-            try:
-                log = self._create(f"{root}/{topic}-{partition}", key, topic_id, config, now_ms)
-                break
-            except StorageError as error:
-                if root == roots[-1]:
-                    raise
-                logger.warning("a log is created in another data directory", extra=facts(reason=error))
-                with suppress(StorageError):
-                    self.rename_away(f"{root}/{topic}-{partition}", "delete", NO_TOPIC_ID, 0)
-        self.placement.add(root)
-        self.placement.reserve(root, config.segment_bytes)
+        log = self._creation.create(key, topic_id, config, now_ms, directory_id)
         self.logs[key] = log
         self.topic_ids[key] = topic_id
         if self.cleaner is not None:
             self.cleaner.forget(key)
             self.cleaner.accept(key, topic_id)
         self.on_placed(topic, partition)
-        return log
-
-    def _create(self, path: str, key: TopicPartition, topic_id: UUID, config: LogConfig, now_ms: int) -> Log:
-        """Create the files of a log. Raises StorageError."""
-        try:
-            if os.path.isdir(path) and os.listdir(path):
-                # Left by a deleted partition that could not be renamed, or by a failed attempt to create this one.
-                self.rename_away(path, "delete", NO_TOPIC_ID, config.file_delete_delay_ms)
-            # Not the data directory as well: it is missing if its disk was removed.
-            with suppress(FileExistsError):
-                os.mkdir(path)
-            log = Log.create(
-                path, *key, config, now_ms, self.open_files, self.totals, self.checkpoints.log_starts.get(key, 0)
-            )
-            write_topic_id(log.directory, topic_id)
-        except OSError as error:
-            self.failures.suspect(path, error)
-            raise StorageError(f"cannot create {path}: {error.strerror}") from error
         return log
 
     def delete(self, topic: str, partition: int) -> None:
@@ -577,10 +452,7 @@ class LogManager:
         self.interrupted.pop(key, None)
         unopened = self.opener.drop(key)
         log = self.logs.pop(key, None)
-        reason = self.offline.pop(key, None)
-        self._short_of_room.pop(key, None)
-        self._unloaded.pop(key, None)
-        self._reopening.discard(key)
+        reason = self.offline_logs.forget(key)
         topic_id = self.topic_ids.pop(key, NO_TOPIC_ID)
         self.checkpoints.forget(key)
         if self.cleaner is not None:
@@ -619,50 +491,13 @@ class LogManager:
         appended until `done()` is called, on the loop and after this turn: see Truncations. Raises OffsetOutOfRange,
         StorageError.
         """
-        self.moves.truncated((log.topic, log.partition), offset)
-        if self.cleaner is not None:
-            self.cleaner.truncated((log.topic, log.partition), offset)
-        generation = log.generation
-        try:
-            with self._removed_later() as remove:
-                return bool(log_truncation.truncate_to(log, offset, now_ms, remove))
-        except OSError as error:
-            self.suspect(log.directory, error)
-            raise StorageError(f"cannot truncate {log.directory}: {error.strerror}") from error
-        finally:
-            # Also if it failed on the way: it may end earlier than before.
-            if log.generation != generation:
-                self.truncations.add(log, partial(self._settled, log, done))
+        return self._cutting.truncate_to(log, offset, now_ms, done)
 
     def restart_at(self, log: Log, offset: int, now_ms: int, done: Callable[[], None]) -> None:
         """Replace a log by an empty one that begins at `offset` (log_truncation.restart_at). Nothing may be appended
         until `done()` is called, as in `truncate_to`. Raises StorageError.
         """
-        self.moves.truncated((log.topic, log.partition), -1)
-        if self.cleaner is not None:
-            self.cleaner.truncated((log.topic, log.partition), 0)
-        try:
-            with self._removed_later() as remove:
-                log_truncation.restart_at(log, offset, now_ms, remove)
-        except OSError as error:
-            self.suspect(log.directory, error)
-            raise StorageError(f"cannot begin {log.directory} again at {offset}: {error.strerror}") from error
-        self.truncations.add(log, partial(self._settled, log, done))
-
-    @contextmanager
-    def _removed_later(self) -> Iterator[Callable[[str, int], None]]:
-        """Give a function that renames the files of a segment, which a worker then removes: the file system needs about
-        0.1 s to free a gigabyte of cached records.
-        """
-        renamed: list[str] = []
-        try:
-            yield partial(_rename_segment, renamed)
-        finally:
-            self.removal.files(renamed, 0)
-
-    def _settled(self, log: Log, done: Callable[[], None]) -> None:
-        done()
-        self.on_settled(log)
+        self._cutting.restart_at(log, offset, now_ms, done)
 
     def delete_records_before(self, log: Log, offset: int, now_ms: int | None = None) -> None:
         """Move a log's start offset (KIP-107); segments before it are removed after file.delete.delay.ms. Raises
@@ -711,14 +546,3 @@ class LogManager:
         self.flusher.stop(broker_epoch)
         for directory in dict.fromkeys([*self.data_directories, self.metadata_directory]):
             directory.close()
-
-
-def _rename_segment(renamed: list[str], directory: str, base_offset: int) -> None:
-    """Add the new names of the files of a segment to `renamed`. Raises OSError as log_deletion.remove_segment: an index
-    that stays would belong to the next segment of the name.
-    """
-    for suffix in DATA_SUFFIXES:
-        path = f"{directory}/{base_offset:020d}{suffix}"
-        with suppress(FileNotFoundError):
-            os.rename(path, path + log_deletion.DELETED)
-            renamed.append(path + log_deletion.DELETED)

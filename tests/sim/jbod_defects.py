@@ -28,6 +28,7 @@ from broker_cy.storage.moves.future_replica import FutureReplica, Part
 from broker_cy.storage.moves.log_moves import LogMoves
 from broker_cy.storage.moves.log_relocation import relocate
 from broker_cy.storage.moves.replica_moves import Move, ReplicaMoves, State
+from broker_cy.storage.offline_logs import OfflineLogs
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
 from broker_cy.storage.placement import Placement
 from broker_cy.storage.syncs import LogSyncs
@@ -88,18 +89,18 @@ def mount_points_count_as_disks(patch: Patch) -> None:
 
 def damaged_logs_lead(patch: Patch) -> None:
     """The place of a log that is offline on a good disk is not reported as lost."""
-    patch.setattr(LogManager, "_consider_place", lambda self, path: None)
+    patch.setattr(OfflineLogs, "consider", lambda self, path: None)
 
 
 def unloaded_logs_lead(patch: Patch) -> None:
     """A log that was damaged at the start, or when it was opened, is in no place, and so it is not reported as lost."""
-    right = LogManager.take_offline
+    right = OfflineLogs.take
 
-    def take_offline(self: LogManager, key: tuple[str, int], *more: Any, **named: Any) -> None:
+    def take(self: OfflineLogs, key: tuple[str, int], *more: Any, **named: Any) -> None:
         right(self, key, *more, **named)
-        self._unloaded.pop(key, None)
+        self.unloaded.pop(key, None)
 
-    patch.setattr(LogManager, "take_offline", take_offline)
+    patch.setattr(OfflineLogs, "take", take)
 
 
 def removed_files_are_not_looked_for(patch: Patch) -> None:

@@ -58,7 +58,7 @@ def test_damage_outlives_a_restart(tmp_path: Path, flushed: bool) -> None:
         assert path.stat().st_size == size
         # The broker may lead it still, if the controller has not noticed the restart.
         again.on_placed = lambda topic, index: lost.append((topic, index))
-        again.consider_lost()
+        again.offline_logs.consider_all()
         assert again.place_of(*KEY) == LOST_DIRECTORY
         again.stop()
     assert lost == [KEY] * 3

@@ -231,5 +231,5 @@ def test_a_disk_that_comes_back_is_read_as_after_a_power_loss(disks: Disks) -> N
     data.failure = None
     again = LogManager([data], StorageSettings(), disks.jobs, metadata_directory=metadata)
     assert again.previous_broker_epoch == -1
-    assert again._same_boot == {data.path: False}
+    assert again.same_boot == {data.path: False}
     assert not os.path.exists(f"{metadata.path}/{directory_failures.NOTE_FILE}")

@@ -330,7 +330,7 @@ def test_a_log_that_lacks_descriptors_is_opened_again(tmp_path: Path, monkeypatc
     run_held(jobs)
     assert list(manager.offline) == [KEYS[0]]
     monkeypatch.setattr(log_loading, "load_log", load_log)
-    assert manager.may_reopen(KEYS[0])
+    assert manager.offline_logs.may_reopen(KEYS[0])
     manager.reopen(KEYS[0], lambda topic: CONFIG, 0)
     assert KEYS[0] not in manager.logs, "a log was loaded on the loop"
     run_held(jobs)
@@ -359,7 +359,7 @@ def test_a_log_that_still_lacks_descriptors_is_reported_once(
     run_held(jobs)
     assert [each.message for each in caplog.records].count("partition offline") == 1
     manager.delete(*KEYS[0])
-    assert not manager.may_reopen(KEYS[0])
+    assert not manager.offline_logs.may_reopen(KEYS[0])
     manager.crash()
 
 

@@ -142,14 +142,14 @@ def test_another_directory_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             raise OSError(28, "No space left on device", path)
         return right(path, *arguments, **named)
 
-    monkeypatch.setattr("broker_cy.storage.log_manager.write_topic_id", lambda path, _: full(f"{path}/x", 0))
+    monkeypatch.setattr("broker_cy.storage.log_creation.write_topic_id", lambda path, _: full(f"{path}/x", 0))
     monkeypatch.setattr(os, "open", full)
     with pytest.raises(StorageError, match=r"cannot create .*t-0"):
         manager.create("t", 0, TOPIC_ID, SMALL, 0, manager.data_directories[paths.index(Path(first))].directory_id)
     monkeypatch.undo()
     monkeypatch.setattr(os, "open", full)
     monkeypatch.setattr(
-        "broker_cy.storage.log_manager.write_topic_id",
+        "broker_cy.storage.log_creation.write_topic_id",
         lambda path, _: full(f"{path}/x", 0) if path.startswith(first) else None,
     )
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)

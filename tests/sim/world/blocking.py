@@ -75,7 +75,7 @@ ALLOWED: Final = (
     # up.
     Allowed(RENAME, "storage.retention.Retention._drop", 640),
     # A follower's log is cut, or begins again: up to five files of each segment that is dropped.
-    Allowed(RENAME, "storage.log_manager._rename_segment", 320),
+    Allowed(RENAME, "storage.log_cutting._rename_segment", 320),
     # Compacted segments and those that they replace: 64 of up to five files each.
     Allowed(RENAME, "storage.cleaner.log_cleaner.LogCleaner._on_step", 640),
     # A moved replica gets its new directory: the epochs, a leftover with its name, and the copy. One for each log.
