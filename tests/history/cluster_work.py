@@ -20,7 +20,7 @@ from broker_cy.wire import messages
 from tests.history.checker import check
 from tests.history.cluster_clients import Client, Member, SteadyProducer, Watcher, reads_of
 from tests.history.cluster_copiers import Copier
-from tests.history.operations import Assign, Place, Poll, Recorder
+from tests.history.operations import Assign, Place, Poll, Recorder, Send, Transaction
 from tests.support.cluster import ClusterNode, ask, create_topic, quorum, topics
 from tests.support.confluent import close_consumer
 from tests.support.wait import until
@@ -28,6 +28,8 @@ from tests.support.wait import until
 PARTITIONS = 3
 MEMBERS = "members"
 WAIT_S = 90.0
+# Lines of a failure.
+FINDINGS_MAX = 60
 
 
 class LiveNode(Protocol):
@@ -161,17 +163,25 @@ class Work:
             until(advanced, f"{acked} records in the copy ({self.copied}) and at the members", WAIT_S, 0.1)
         for client in self.clients:
             client.finish()
+        copied: list[str] = []
         for committed in (False, True):
             copied = self.read_all(committed)
-            if committed:
-                counts = Counter(value.split("/")[1] for value in copied)
-                twice = [value for value, count in counts.items() if count > 1]
-                assert not twice, f"copied more than once: {twice[:10]}"
-                assert len(counts) == acked
-        findings = check(self.recorder.operations)
-        assert not findings, "\n".join(map(str, findings[:20]))
+        counts = Counter(value.split("/")[1] for value in copied)
+        twice = {value for value in copied if counts[value.split("/")[1]] > 1}
+        findings = [str(each) for each in check(self.recorder.operations)]
+        if twice:
+            findings += ["copied more than once:", *self._origins(twice), *self.errors()]
+        assert not findings, "\n".join(findings[:FINDINGS_MAX])
+        assert len(counts) == acked
         count, aborts = sum(each.count for each in self.copiers), sum(each.aborts for each in self.copiers)
         print(f"{acked} records, {count} transactions, {aborts} aborted")
+
+    def _origins(self, copies: set[str]) -> list[str]:
+        """How records came into the copy: each with its transaction."""
+        operations = self.recorder.operations
+        outcomes = {each.name: each for each in operations if isinstance(each, Transaction)}
+        sends = [each for each in operations if isinstance(each, Send) and each.value in copies]
+        return [f"{each}: {outcomes.get(each.transaction or '')}" for each in sends]
 
     def read_all(self, committed: bool) -> list[str]:
         """Read both topics to their ends; returns the values in the copy."""
