@@ -76,7 +76,7 @@ cdef class Receiver(AnswerQueue):
                     return 0
                 if self.must_wait():
                     break
-                if n < want:
+                if n < want or budget <= 0:
                     if not self.gives_answer(sent) and self.transport.is_reset():
                         return self.peer_gone()
                     break
