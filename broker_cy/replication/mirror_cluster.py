@@ -5,6 +5,7 @@ its brokers.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -181,14 +182,16 @@ class SourceCluster:
                 for each in topics
             ]
         )
-        node_id, address = next(iter(self._addresses.items()), (-1, None))
-        if self._pool is None or address is None:
-            return None
-        try:
-            answer, _ = await self._pool.ask(
-                Peer(address, node_id), request, messages.DescribeConfigsResponse, Deadline(ANSWER_S)
-            )
-        except ClientError:
+        answer = None
+        for node_id, address in list(self._addresses.items()):
+            if self._pool is None:
+                return None
+            with suppress(ClientError):
+                answer, _ = await self._pool.ask(
+                    Peer(address, node_id), request, messages.DescribeConfigsResponse, Deadline(ANSWER_S)
+                )
+                break
+        if answer is None:
             return None
         found = {}
         for each in answer.results:
@@ -206,9 +209,19 @@ class SourceCluster:
             tls = partial(_same, context) if context is not None else None
             outgoing = replace(self._outgoing, login=login, tls=tls)
             self._bootstrap = settings.bootstrap
-            self._throttle.limit_to(UNLIMITED if settings.bytes_per_s is None else settings.bytes_per_s)
+            self._limit_to(settings.bytes_per_s)
             self._pool = Pool(self._client_id, outgoing)
         return self._pool
+
+    def _limit_to(self, bytes_per_s: int | None) -> None:
+        self._throttle.limit_to(UNLIMITED if bytes_per_s is None else bytes_per_s)
+
+    async def read_rate(self) -> None:
+        """Take the rate that the file of the link has now. An error in the file stops the next connection, not those
+        that are open.
+        """
+        with suppress(ClientError):
+            self._limit_to((await self._read()).bytes_per_s)
 
     async def connect(self, broker_id: int) -> MirrorLink:
         """Connect to a broker that `metadata` has named; the caller closes it. Raises LinkFailed."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("broker_cy.server.replication")
 
-# How often the partitions of source topics are counted.
+# How often the partitions of source topics are counted, and the rate of the link is read.
 COUNT_S = 60.0
 # The time after replica.fetch.wait.max.ms in which the source answers a fetch without news.
 ANSWER_LATE_MS = 1_000
@@ -265,6 +265,7 @@ class LinkFlows:
                 if is_due:
                     await self._round()
                 else:
+                    await self.cluster.read_rate()
                     await self._look_up(list(dict.fromkeys(each.topic for each in self._settings.values())))
                 self._problem = None
             except (LinkFailed, KafkaError) as error:

@@ -72,10 +72,13 @@ class GroupSync:
         there = await self._target.group_offsets.fetch(wanted)
         self.problems |= {group: str(error) for group, error in there.failed.items()}
         for group, each in wanted.items():
-            self.carried[group] = len(each)
+            # A group with members in the target has offsets of its own there.
             if group not in there.found or not may_commit(states.get(group, ABSENT)):
                 continue
-            if await self._commit(group, each, there.found[group]) and _is_whole(changed[group], each, mirrors):
+            if not await self._commit(group, each, there.found[group]):
+                continue
+            self.carried[group] = len(each)
+            if _is_whole(changed[group], each, mirrors):
                 self._settled[group] = dict(changed[group])
 
     async def _commit(self, group: str, wanted: Mapping[TopicPartition, Wanted], there: Committed) -> bool:
@@ -116,7 +119,6 @@ class GroupSync:
             wanted = share_starts(source.found[group], mirrors, ends)
             if not wanted or group in target.failed or not may_commit(states.get(group, ABSENT)):
                 continue
-            self.carried[group] = len(wanted)
             there = {key: each.start for key, each in target.found.get(group, {}).items() if each.start is not None}
             offsets = to_commit(wanted, there, self._synced.get(group, {}))
             try:
@@ -128,6 +130,7 @@ class GroupSync:
                 self._synced.setdefault(group, {}).update(outcome.found)
                 self.problems |= {f"{group}, {key}": str(error) for key, error in outcome.failed.items()}
             if outcome is None or not outcome.failed:
+                self.carried[group] = len(wanted)
                 self._settled[group] = changed[group]
 
     async def _ends(

@@ -24,7 +24,7 @@ from broker_cy.replica.partition import Partition
 from broker_cy.replica.silence import FollowerSilence
 from broker_cy.replica.throttle import LinkThrottle
 from broker_cy.replication.fetcher import Follower
-from broker_cy.replication.mirror_cluster import LinkWaits, Origin, read_link
+from broker_cy.replication.mirror_cluster import LinkSettings, LinkWaits, Origin, SourceCluster, read_link
 from broker_cy.replication.mirror_flows import LinkFlows
 from broker_cy.replication.mirror_view import MirrorView
 from broker_cy.storage.log import Log
@@ -61,6 +61,9 @@ class Source:
 
     async def origins(self, topics: list[str]) -> dict[str, Origin] | None:
         return self.found
+
+    async def read_rate(self) -> None:
+        pass
 
     async def connect(self, broker_id: int) -> None:
         await asyncio.Event().wait()
@@ -178,3 +181,25 @@ def test_a_wrong_file_of_a_link_is_named(tmp_path: Path, text: str | None, reaso
         read_link(str(tmp_path), "east")
     (tmp_path / "east.properties").write_text("bootstrap.servers=h:1\nbrokercy.mirror.bytes.per.second=5\n")
     assert read_link(str(tmp_path), "east").bytes_per_s == 5
+
+
+def test_a_changed_rate_is_taken_over_from_a_file_without_errors(tmp_path: Path) -> None:
+    """If this fails, a link keeps its rate until the brokers restart, or loses it by a mistake in the file."""
+    file = tmp_path / "east.properties"
+    throttle = LinkThrottle(10, 1_000)
+
+    async def read() -> LinkSettings:
+        return read_link(str(tmp_path), "east")
+
+    cluster = SourceCluster("east", "id", cast(Any, None), read, throttle)
+
+    def is_limited_by(*lines: str) -> bool:
+        file.write_text("\n".join(lines))
+        asyncio.run(cluster.read_rate())
+        return throttle.is_set
+
+    address, rate = "bootstrap.servers=h:1", "brokercy.mirror.bytes.per.second=5"
+    assert not is_limited_by(address)
+    assert is_limited_by(address, rate)
+    assert is_limited_by(address, "brokercy.mirror.bytes.per.second=x")
+    assert not is_limited_by(address)
