@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from broker_cy.core.errors import ErrorCode
 
 NO_EPOCH = -1
+NO_OFFSET = -1
 
 
 class FollowerFetch(NamedTuple):
@@ -57,6 +58,11 @@ def judge(Replica replica not None, log: LeaderLog, fetch: FollowerFetch) -> Ver
             return Verdict(ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch < fetch.last_fetched_epoch or end_offset < fetch.offset:
             return Verdict(diverging=(epoch, end_offset))
+    else:
+        end_offset = replica.in_sync.cut_to(fetch.broker_id)
+        if end_offset != NO_OFFSET and max(end_offset, log.log_start_offset) < fetch.offset:
+            # The log has no records, and begins beyond some that were appended since. It would acknowledge them.
+            return Verdict(diverging=(replica.leader_epoch, max(end_offset, log.log_start_offset)))
     if not log.log_start_offset <= fetch.offset <= log.written_end_offset:
         return Verdict(ErrorCode.OFFSET_OUT_OF_RANGE)
     return ACKNOWLEDGING

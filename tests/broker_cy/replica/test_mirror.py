@@ -7,9 +7,12 @@ from uuid import UUID
 import pytest
 
 from broker_cy.metadata.image import PartitionImage
+from broker_cy.replica import following
+from broker_cy.replica import leading as leading_module
 from broker_cy.replica.broker_status import BrokerStatus
 from broker_cy.replica.following import NONE, Answer, BatchSpan, Step
 from broker_cy.replica.in_sync import InSync
+from broker_cy.replica.leading import FollowerFetch
 from broker_cy.replica.mirror import Act, Mirror, Source
 from broker_cy.replica.replica import Replica, Role
 from broker_cy.replica.silence import FollowerSilence
@@ -148,3 +151,38 @@ def test_only_a_leader_fetches_from_the_source(role: Role) -> None:
     if role == Role.FOLLOWER:
         replica.follow(5)
     assert fetching().ask(replica, epochs_of()) is None
+
+
+def test_a_follower_without_records_begins_again_with_its_leader() -> None:
+    """If this fails, a mirror whose records were all deleted copies its source again after a reversal, and a follower
+    that is late joins at the former end. Elected, it lacks what was copied before that.
+    """
+    statuses = {1: BrokerStatus(7, True), 2: BrokerStatus(8, True)}
+    in_sync = InSync(1, statuses, 10_000, 1, FollowerSilence(0, 10_000, statuses))
+    replica = leading(75)
+    replica.lead(in_sync, PartitionImage((1, 2), (1, 2), 1, 6, 0), 0)
+    replica.fetched(2, 8, 75, 75, 1)
+
+    class Log:
+        log_start_offset, written_end_offset = 4, 90
+
+        def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+            raise AssertionError("the follower names no epoch")
+
+    def judged(offset: int, leader_epoch: int = 6) -> leading_module.Verdict:
+        fetch = FollowerFetch(2, 8, leader_epoch, offset, leading_module.NO_EPOCH, offset)
+        return leading_module.judge(replica, Log(), fetch)
+
+    assert judged(75).is_acknowledging
+    replica.restarted(4)
+    replica.wrote(90, 90, 2**62)
+    assert judged(75).diverging == (6, 4)
+    replica.lead(in_sync, PartitionImage((1, 2), (1, 2), 1, 7, 1), 2)
+    assert judged(75, 7).diverging == (7, 4)
+    assert following.truncation(epochs_of(), 75, (7, 4)) == 4
+    assert judged(4, 7).is_acknowledging
+    Log.log_start_offset = 20
+    assert judged(75, 7).diverging == (7, 20)
+    assert judged(20, 7).is_acknowledging
+    replica.fetched(2, 8, 4, 4, 3)
+    assert judged(75, 7).is_acknowledging
