@@ -211,6 +211,9 @@ def close(Log log not None):
         ):
             # The flush had nothing to do, and so wrote no snapshot. A start after a clean stop needs only this one.
             snapshots.write(log.directory, log.log_end_offset, log.producers.encode(), sync=True)
+        if log.generation > 0 and log.active.was_cut:
+            # The flush had nothing to do if nothing was appended since. A start after a clean stop takes the whole file.
+            log.syncs.file(log.active.path)
     for segment in log.segments:
         segment.close()
     log.offline = "closed"

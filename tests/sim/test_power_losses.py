@@ -345,4 +345,22 @@ def test_records_that_a_truncation_removed_do_not_come_back_before_the_next_segm
     again.crash()
 
 
+def test_a_truncation_before_a_clean_stop_survives_a_power_cut(disk: Machine) -> None:
+    """If this fails, a replica that is in sync comes back with records that it had truncated, without their epochs.
+    Elected, it serves them, and its followers truncate and copy them again without end.
+    """
+    manager = started(disk)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    fill(log, 3)
+    manager.flusher.start([log])
+    assert manager.truncate_to(log, 2, 0, lambda: None)
+    manager.jobs.run_due()
+    before = contents(log)
+    manager.stop()
+    disk.cut()
+    again = started(disk)
+    assert contents(again.logs[KEY]) == before
+    again.crash()
+
+
 # --- the metadata log
