@@ -118,7 +118,9 @@ def assignment_of(data: bytes, topics: Topics) -> Partitions:
 
 
 def assigned_names(data: bytes) -> list[str]:
-    """The names of the topics in an assignment; none in one that cannot be read."""
+    """The names of the topics in an assignment; none in an empty one, or in one that cannot be read."""
+    if not data:
+        return []
     try:
         return [each.topic for each in _decoded(messages.ConsumerProtocolAssignment, data).assigned_partitions]
     except WireError:

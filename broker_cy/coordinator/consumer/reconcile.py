@@ -227,7 +227,7 @@ def _next(member: ConsumerMember, epoch: int, wanted: Wanted, owned: Owned) -> C
     # Most topics get one of few values, if they have few partitions.
     known: dict[frozenset[int], Mapping[int, int]] = {}
     has_unreleased = False
-    is_free = len(set(target).difference(wanted.owners).difference(kept)) == len(target)
+    is_free = not kept and len(set(target).difference(wanted.owners)) == len(target)
     # Most topics of a member with very many stay as they are.
     parts: Iterable[Wanting] = target.items() if is_free else zip(*incomplete(target, kept), strict=True)
     for topic_id, partitions in parts:

@@ -71,10 +71,13 @@ class Made(NamedTuple):
 
 
 class Conversion(NamedTuple):
-    """The result of the background; an error if the group cannot be converted."""
+    """The result of the background; an error if the group cannot be converted. `generation` is that of the metadata in
+    which the first topics were looked up.
+    """
 
     source: Source
     made: Made | KafkaError
+    generation: int
 
 
 def upgrade(machine: GroupTable, step: GroupStep, group: ClassicGroup, now: Now) -> None:
@@ -148,6 +151,7 @@ def convert(source: Source, topics: embedded.Topics) -> Made | KafkaError:
     made = HookedConsumerGroup(group_id)
     made.epoch = made.assignment_epoch = generation
     made.assigned_at_ms = UNKNOWN_TIME_MS
+    made.look_up_begins()
     members: list[Record] = []
     targets: list[Record] = []
     current: list[Record] = []
@@ -171,6 +175,9 @@ def convert(source: Source, topics: embedded.Topics) -> Made | KafkaError:
             )
             made.put_member(member_id, member)
             made.put_target(member_id, assigned)
+            # A leader may assign topics that the member has not named.
+            if member.topics.issuperset(embedded.assigned_names(facts.assignment)):
+                made.note_read(member_id, member.topics, assigned)
             members.append(records.member_record(group_id, member, names))
             targets.append(records.target_record(group_id, member_id, assigned))
             current.append(records.current_record(group_id, member))
@@ -206,9 +213,12 @@ def _converted(machine: GroupTable, step: GroupStep, group: ClassicGroup, source
     found: Conversion | None = group.conversion
     group.conversion = None
     if found is not None and found.source == source:
+        if isinstance(found.made, Made) and found.generation != machine.image.generation:
+            found.made.group.topics_changed({})
         return found.made
     if not (machine.has_work(group, looked_up) or machine.has_work(group, converted)):
-        machine.begin_work(step, group, assigned_names, (source,), looked_up, source, {})
+        generation = machine.image.generation
+        machine.begin_work(step, group, assigned_names, (source,), looked_up, source, generation, {})
     raise KafkaError(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the classic group {group.group_id} is becoming a consumer group"
     )
@@ -225,6 +235,7 @@ def looked_up(
     group_id: str,
     number: int,
     source: Source,
+    generation: int,
     topics: Mapping[str, TopicImage],
     result: list[str] | WorkFailed,
     now: Now,
@@ -237,9 +248,10 @@ def looked_up(
     part, rest = result[:TOPICS_PER_TURN], result[TOPICS_PER_TURN:]
     found = {**topics, **{topic.name: topic for topic in machine.image.topics.named(part)}}
     if rest:
-        machine.begin_work(step, group, unchanged, (rest,), looked_up, source, found)
+        machine.begin_work(step, group, unchanged, (rest,), looked_up, source, generation, found)
     else:
-        machine.begin_work(step, group, convert, (source, embedded.FoundTopics(found)), converted, source)
+        given = source, embedded.FoundTopics(found)
+        machine.begin_work(step, group, convert, given, converted, source, generation)
 
 
 def converted(
@@ -248,6 +260,7 @@ def converted(
     group_id: str,
     number: int,
     source: Source,
+    generation: int,
     result: Made | KafkaError | WorkFailed,
     now: Now,
 ) -> None:
@@ -255,7 +268,7 @@ def converted(
     machine.end_work(number, converted)
     group = _same(machine, group_id, number)
     if group is not None and not isinstance(result, WorkFailed):
-        group.conversion = Conversion(source, result)
+        group.conversion = Conversion(source, result, generation)
 
 
 def _same(machine: GroupTable, group_id: str, number: int) -> ClassicGroup | None:

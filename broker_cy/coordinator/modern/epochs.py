@@ -71,16 +71,18 @@ def newest_hash(machine: GroupTable, step: GroupStep, group: EpochGroup[Any, Any
     they are computed in later turns, after which a heartbeat compares it with that of the group. An epoch that begins
     meanwhile has the metadata hash of the one before, and another one follows.
     """
+    if group.hash_now is None:
+        group.hash_now = group.known_metadata_hash(machine.topic_hashes)
     if group.hash_now is None and not _hash_all(machine, step, group):
         group.refresh_at_ms = 0
         return None
-    return hash_now(machine, group, has_all=True)
+    return hash_now(machine, group)
 
 
-def hash_now(machine: GroupTable, group: EpochGroup[Any, Any], *, has_all: bool = False) -> int:
-    """The metadata hash over the topics of the group as they are now. `has_all`: the hashes of all are known."""
+def hash_now(machine: GroupTable, group: EpochGroup[Any, Any]) -> int:
+    """The metadata hash over the topics of the group as they are now."""
     if group.hash_now is None:
-        group.hash_now = group.compute_metadata_hash(machine.image, machine.topic_hashes, has_all=has_all)
+        group.hash_now = group.compute_metadata_hash(machine.image, machine.topic_hashes)
     return group.hash_now
 
 

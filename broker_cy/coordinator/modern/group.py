@@ -198,19 +198,19 @@ class EpochGroup(Group, Generic[E, T]):
         if self.changed:
             self.changed = {}
 
-    def compute_metadata_hash(self, image: MetadataImage, hashes: dict[str, int], *, has_all: bool = False) -> int:
-        """The hash over the subscribed topics that exist. `hashes` are those of topics by name, known or not yet;
-        `has_all`: those of all of these topics. The hashes of many topics have been computed in the order of their
-        names, in which they are needed.
+    def known_metadata_hash(self, hashes: Mapping[str, int]) -> int | None:
+        """The hash over the subscribed topics, if the hashes of all of them are known, by name."""
+        names = self.subscribed_topics()
+        found = _of_names(names, hashes) if len(names) <= len(hashes) else {}
+        return group_hash(found) if len(found) == len(names) else None
+
+    def compute_metadata_hash(self, image: MetadataImage, hashes: dict[str, int]) -> int:
+        """The hash over the subscribed topics that exist. `hashes` are those of topics by name, known or not yet. The
+        hashes of many topics have been computed in the order of their names, in which they are needed.
         """
         names = self.subscribed_topics()
-        if not has_all:
-            hashes.update(topic_hashes(image.topics.named(names.difference(hashes)), image))
-        if hashes.keys() == names:
-            return group_hash(hashes)
-        if 2 * len(names) > len(hashes):
-            return group_hash({name: value for name, value in hashes.items() if name in names})
-        return group_hash({name: hashes[name] for name in names if name in hashes})
+        hashes.update(topic_hashes(image.topics.named(names.difference(hashes)), image))
+        return group_hash(_of_names(names, hashes))
 
     # ---- state ----
 
@@ -291,6 +291,15 @@ class EpochGroup(Group, Generic[E, T]):
         ):
             self._settled_epoch = assignment_epoch
         return self._settled_epoch == assignment_epoch
+
+
+def _of_names(names: Set[str], hashes: Mapping[str, int]) -> Mapping[str, int]:
+    """The hashes of these topics: most of the time, those of all or of most topics."""
+    if len(names) == len(hashes) and hashes.keys() == names:
+        return hashes
+    if 2 * len(names) > len(hashes):
+        return {name: value for name, value in hashes.items() if name in names}
+    return {name: hashes[name] for name in names if name in hashes}
 
 
 class ModernGroup(EpochGroup[M, Assignment]):

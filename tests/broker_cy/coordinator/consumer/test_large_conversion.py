@@ -7,6 +7,7 @@ import pytest
 from broker_cy.coordinator.classic.group import ClassicGroup
 from broker_cy.coordinator.consumer import upgrade
 from broker_cy.coordinator.consumer.group import ConsumerGroup
+from broker_cy.coordinator.step import GroupStep
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.step import WorkFailed
@@ -169,3 +170,26 @@ def test_a_group_that_is_deleted_meanwhile() -> None:
     assert h.delete_groups("delete", GROUP) == {GROUP: ErrorCode.NONE}
     h.works_end()
     assert GROUP not in h.machine.groups
+
+
+@pytest.mark.parametrize(("names", "changes", "is_known"), [("tu", 0, True), ("tu", 1, False), ("t", 0, False)])
+def test_whether_a_member_reads_all_that_it_was_assigned(names: str, changes: int, is_known: bool) -> None:
+    """If this fails, a member of a converted group goes on with a topic that it has not named, or that was deleted
+    during the conversion; or each of its heartbeats looks at 10,000 topics.
+    """
+    h = ConsumerHarness(Topics(t=1, u=1), consumer=harness().settings.consumer)
+    member_id = h.join_new("a", protocols=[("range", subscription(topics=tuple(names)))])
+    h.advance(1)
+    kind = messages.ConsumerProtocolAssignment
+    parts = [kind.TopicPartition(topic=name, partitions=[0]) for name in "tu"]
+    assigned = {member_id: codec.encode_versioned(kind(assigned_partitions=parts), 1)}
+    h.sync("a syncs", member_id, h.group().generation, assigned)
+    assert h.enter("first", "C", regex="nothing").error_code == LOADING
+    h.works_end()
+    h.machine.image.generation += changes
+    source = upgrade._source(h.group())
+    found = upgrade._converted(h.machine, GroupStep(), h.group(), source)
+    assert isinstance(found, upgrade.Made)
+    member = found.group.members[member_id]
+    known = found.group.known_read(member_id, member.topics)
+    assert known is (found.group.target[member_id] if is_known else None)
