@@ -294,10 +294,10 @@ class EpochGroup(Group, Generic[E, T]):
 
 
 def _of_names(names: Set[str], hashes: Mapping[str, int]) -> Mapping[str, int]:
-    """The hashes of these topics: most of the time, those of all or of most topics."""
+    """The hashes of these topics: most of the time, those of all or of many topics, whose order is kept then."""
     if len(names) == len(hashes) and hashes.keys() == names:
         return hashes
-    if 2 * len(names) > len(hashes):
+    if 4 * len(names) > len(hashes):
         return {name: value for name, value in hashes.items() if name in names}
     return {name: hashes[name] for name in names if name in hashes}
 
