@@ -18,6 +18,7 @@ from broker_mirror import member, service
 from broker_mirror.config import parse_config
 from broker_mirror.copy import announcing, loading
 from broker_mirror.copy import host as copy_host
+from broker_mirror.copy.flow import CopyMachine
 from broker_mirror.copy.host import CopyFlow
 from broker_mirror.flows import Flow, flows_of
 from broker_mirror.merged import Pair
@@ -39,6 +40,8 @@ RESTARTS_US = (0, 300_000, 2_000_000)
 STOP_US = 5_000_000
 # In place of 10 s, 30 s and 60 s: a world lasts for seconds.
 SESSION_MS, REBALANCE_MS, PAUSE_MAX_S = 2_000, 6_000, 2.0
+# The time between two looks at the status of a process that has found records deleted.
+LOOK_S = 0.2
 # The aliases of the clusters.
 SOURCE, TARGET_ALIAS = "A", "B"
 
@@ -61,7 +64,7 @@ def flow_of(world: World) -> Flow:
         "clusters": f"{SOURCE}, {TARGET_ALIAS}",
         **{f"{alias}.bootstrap.servers": text for alias, text in servers.items()},
         f"{SOURCE}->{TARGET_ALIAS}.enabled": "true",
-        "topics": "t0|t1",
+        "topics": "t0|t1|c0",
         "groups": "committed-.*",
         "replication.factor": str(sizes[TARGET_ALIAS]),
         "offset-syncs.topic.replication.factor": str(sizes[syncs]),
@@ -104,10 +107,18 @@ def seams(world: World) -> list[tuple[Any, str, Any]]:
     """What the code of a process gets from its machine, and short times."""
     wall = _Clock(lambda: (EPOCH_MS + world.time.now_us // 1000) / 1000)
 
-    async def connect(protocol: asyncio.BufferedProtocol, host: str, port: int, tls: object = None) -> None:
+    def running() -> MirrorProcess:
         loop = asyncio.get_running_loop()
-        process = next(each for each in world.processes.values() if each.loop is not None and each.loop.as_loop is loop)
-        await Outgoing(process, protocol, host, port).open()
+        return next(each for each in world.processes.values() if each.loop is not None and each.loop.as_loop is loop)
+
+    async def connect(protocol: asyncio.BufferedProtocol, host: str, port: int, tls: object = None) -> None:
+        await Outgoing(running(), protocol, host, port).open()
+
+    right = CopyMachine.lost
+
+    def lost(self: CopyMachine, key: tuple[str, int], offset: int, start: int) -> None:
+        right(self, key, offset, start)
+        running().look_for_losses()
 
     async def pause(_: Turns) -> None:
         """The time of the real machine has no effect."""
@@ -127,6 +138,7 @@ def seams(world: World) -> list[tuple[Any, str, Any]]:
         (tasks_host, "time", wall),
         (member, "member_settings", settings),
         (service, "PAUSE_MAX_S", PAUSE_MAX_S),
+        (CopyMachine, "lost", lost),
     ]
 
 
@@ -146,6 +158,7 @@ class MirrorProcess:
         self._main: asyncio.Task[None] | None = None
         self._turn_at_us = -1
         self.is_stopping = self.stays_down = False
+        self._look: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         if self.loop is not None or self.stays_down:
@@ -183,12 +196,22 @@ class MirrorProcess:
             outgoing.end(silently=False)
         self.outgoing.clear()
         self.loop.kill()
-        self.loop = self._keeper = self._main = None
+        self.loop = self._keeper = self._main = self._look = None
         delay_us = self.draw.choice(RESTARTS_US)
         self.world.at(self.world.time.now_us + delay_us + 1, self.start)
 
     def pause(self, us: int) -> None:
         self.paused_until_us = max(self.paused_until_us, self.world.time.now_us + us)
+
+    def look_for_losses(self) -> None:
+        """Read the status now, and from time to time until the process ends: it names deleted records, but a problem of
+        their partition may stand in their place for a while. The loop of the process is running.
+        """
+        if self._keeper is not None and self.world.copies is not None:
+            self.world.copies.take_names(self._keeper.status())
+            if self._look is not None:
+                self._look.cancel()
+            self._look = asyncio.get_running_loop().call_later(LOOK_S, self.look_for_losses)
 
     def describe(self) -> str:
         return "down" if self._keeper is None else str(self._keeper.status())

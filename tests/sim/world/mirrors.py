@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker_cy.controller.mirror_ops import PROMOTION_EPOCHS, promotion_start
@@ -36,7 +36,9 @@ from tests.sim.world.cluster import CLUSTER, TARGET, Cluster, Lagging
 from tests.sim.world.network import PORT
 
 if TYPE_CHECKING:
+    from broker_cy.replica.partition import Partition
     from broker_cy.storage.log import Log
+    from broker_cy.wire.record import Record
     from broker_cy.wire.records import Batch
     from tests.sim.world.clients.base import Client
     from tests.sim.world.machine import Machine
@@ -80,14 +82,20 @@ def batches(log: Log, start: int, end: int) -> Iterator[Batch]:
             at = batch.last_offset + 1
 
 
-def log_of(cluster: Cluster, key: Key) -> Log | None:
-    """The log of the leader of a partition whose replicas are all in sync: others learn of an epoch by its records."""
+def leader_of(cluster: Cluster, key: Key) -> Partition | None:
+    """A leader of a partition; one that was deposed may not know it yet."""
     for machine in cluster.machines.values():
         if machine.server is not None and machine.is_started:
             partition = machine.server.broker.partitions.get(*key)
             if partition is not None and partition.offline is None and partition.replica.role == Role.LEADER:
-                return partition.log
+                return partition
     return None
+
+
+def log_of(cluster: Cluster, key: Key) -> Log | None:
+    """The log of the leader of a partition whose replicas are all in sync: others learn of an epoch by its records."""
+    partition = leader_of(cluster, key)
+    return None if partition is None else partition.log
 
 
 def _contents(log: Log, start: int, end: int) -> dict[int, Content]:
@@ -267,17 +275,20 @@ def readable(log: Log, end: int, *, committed: bool) -> list[tuple[int, str]]:
     """Offset and value of the records before `end`; if `committed`, without those of transactions that were not
     committed there.
     """
-    found: list[tuple[int, str]] = []
-    is_open: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
-    for batch in batches(log, 0, end):
+    return [(each.offset, value_of(each)) for each in records_in(batches(log, 0, end), committed=committed)]
+
+
+def records_in(found: Iterable[Batch], *, committed: bool) -> list[Record]:
+    """The records of batches that follow one another, by offset; see `readable`."""
+    records: list[Record] = []
+    is_open: defaultdict[int, list[Record]] = defaultdict(list)
+    for batch in found:
         if batch.is_control:
-            # The key is version and type; type 0 is an abort.
-            records = is_open.pop(batch.producer_id, [])
-            found += records if bytes(batch.records()[0].key or b"")[2:4] != b"\0\0" else []
-            continue
-        records = [(each.offset, value_of(each)) for each in batch.records()]
-        if committed and batch.is_transactional:
-            is_open[batch.producer_id] += records
+            # The key is version and type; type 0 is an abort. The cleaner may leave a batch without records.
+            markers, ended = batch.records(), is_open.pop(batch.producer_id, [])
+            records += ended if markers and bytes(markers[0].key or b"")[2:4] != b"\0\0" else []
+        elif committed and batch.is_transactional:
+            is_open[batch.producer_id] += batch.records()
         else:
-            found += records
-    return sorted(found)
+            records += batch.records()
+    return sorted(records, key=lambda each: each.offset)

@@ -129,10 +129,14 @@ class Admin(Client):
         if spot is None:
             return
         offset = self.draw.choice([-1, self.draw.randint(0, 200)])
-        # The high watermark is any offset.
-        end = offset if offset >= 0 else NEVER
         if offset < 0 and not self.draw.chance(0.2):
             return
+        await self.delete_before(spot, offset)
+
+    async def delete_before(self, spot: Spot, offset: int) -> None:
+        """Delete the records before an offset, or before the high watermark if it is -1. Raises Lost."""
+        # The high watermark is any offset.
+        end = offset if offset >= 0 else NEVER
         self.world.trimming(spot)
         self.world.recorder.add(Delete(spot.place, end, self.world.recorder.now()))
         part = m.DeleteRecordsRequest.DeleteRecordsPartition(partition_index=spot.partition, offset=offset)

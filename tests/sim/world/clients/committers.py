@@ -18,8 +18,8 @@ VERSION = 9
 
 
 class Committer(Fetcher):
-    """`last` has the last offsets, and `highest` the greatest ones: a mirror need not see each step back. A commit
-    that was not answered is repeated before the end.
+    """`last` has the last offsets, and `highest` the greatest ones: a mirror need not see each step back. The
+    partitions in `went_back` have such steps. A commit that was not answered is repeated before the end.
     """
 
     takes_volatile = False
@@ -29,6 +29,7 @@ class Committer(Fetcher):
         self.group = f"committed-{name}"
         self.last: dict[tuple[str, int], int] = {}
         self.highest: dict[tuple[str, int], int] = {}
+        self.went_back: set[tuple[str, int]] = set()
         self._unsure: dict[tuple[str, int], Spot] = {}
 
     async def begin(self) -> None:
@@ -60,6 +61,8 @@ class Committer(Fetcher):
             group_id=self.group, generation_id_or_member_epoch=-1, member_id="", topics=[topic]
         )
         self._unsure[key] = spot
+        if offset < self.highest.get(key, 0):
+            self.went_back.add(key)
         self.highest[key] = max(offset, self.highest.get(key, 0))
         try:
             answer = await self.once(request, VERSION)

@@ -90,8 +90,24 @@ class SourceAdmin(_Admin):
 
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
-        # Records that are deleted before they are copied would be missing in the copy.
-        self.acts += [self._trim] if world.copies is None else []
+        if world.copies is None:
+            self.acts.append(self._trim)
+        elif self.draw.chance(0.6):
+            # In the other worlds the copy has all records.
+            self.acts += [self._trim_copied, self._trim_copied]
+
+    async def _trim_copied(self) -> None:
+        """Delete records of a topic that is copied, maybe before they were copied."""
+        copies = self.world.copies
+        assert copies is not None
+        spot = await self._some_spot("t")
+        if spot is None or not self.draw.chance(0.6):
+            return
+        end = copies.keep((spot.topic, spot.partition))
+        if end > 0:
+            offset = end if self.draw.chance(0.5) else self.draw.randint(1, end)
+            copies.deleting((spot.topic, spot.partition), offset)
+            await self.delete_before(spot, offset)
 
 
 class MirrorAdmin(_Admin):
