@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.controller import mirror_ops
 from broker_cy.replica import following
@@ -14,6 +16,17 @@ from broker_cy.replica.following import NONE, Step
 from broker_cy.replica.mirror import Mirror
 from broker_cy.replication.mirror_manager import MirrorManager
 from broker_mirror.copy import fetching
+from broker_mirror.copy import host as copy_host
+from broker_mirror.copy.fetching import Fetching
+from broker_mirror.copy.flow import CopyMachine
+from broker_mirror.copy.loading import Begins, Loading
+from broker_mirror.copy.partition import Key
+from broker_mirror.copy.positions import Position
+from broker_mirror.copy.restamp import Piece, cut
+from broker_mirror.flow_run import FlowRun, transactional_prefix
+from broker_mirror.flows import Flow
+from broker_mirror.tasks import checkpoints
+from broker_mirror.translation import PartitionRanges
 from tests.sim import mirror_defects
 from tests.sim.world.plan import MIRROR_COPY, MIRROR_LINK
 from tests.sim.world.planted import Plant, Planted
@@ -67,6 +80,99 @@ def aborted_records_are_copied(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fetching, "Isolation", Level)
 
 
+def deleted_records_are_not_named(patch: pytest.MonkeyPatch) -> None:
+    """A copy flow goes on after records that were deleted before they were copied, and its status does not say so."""
+    right = CopyMachine.lost
+
+    def lost(self: CopyMachine, key: Key, offset: int, start: int) -> None:
+        right(self, key, offset, start)
+        self.partitions[key].note = None
+
+    patch.setattr(CopyMachine, "lost", lost)
+
+
+def deletions_lead_to_the_end(patch: pytest.MonkeyPatch) -> None:
+    """After a deletion a copy flow goes on at the end of the partition, and not at its first record."""
+
+    async def out_of_range(self: Fetching, key: TopicPartition, offset: int) -> bool:
+        end = (await self._client.offsets.latest([key])).whole()[key]
+        self._machine.lost(key, offset, end)
+        return True
+
+    patch.setattr(Fetching, "_out_of_range", out_of_range)
+
+
+def compacted_batches_are_left_out(patch: pytest.MonkeyPatch) -> None:
+    """A copy flow skips the batches of the compacted topic that it cannot pass on as they are."""
+
+    def wrong(records: bytes, start: int, aborted: Any, where: str, bytes_max: int) -> tuple[list[Piece], int]:
+        pieces, next_offset = cut(records, start, aborted, where, bytes_max)
+        is_compacted = where.startswith("partition c")
+        return [each for each in pieces if not (is_compacted and each.encoded_again)], next_offset
+
+    patch.setattr(fetching, "cut", wrong)
+
+
+def former_owners_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    """A process that takes partitions over does not initialize the transactional id of their former owner: it has one
+    of its own.
+    """
+
+    async def prepare(self: FlowRun) -> None:
+        """Nothing is fenced."""
+
+    def own_id(flow: Flow, owner: int) -> str:
+        return f"{transactional_prefix(flow)}{owner}-{asyncio.get_running_loop().time():.6f}"
+
+    patch.setattr(FlowRun, "_prepare", prepare)
+    patch.setattr(copy_host, "transactional_id_of", own_id)
+
+
+def reached_offsets_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
+    """A process that takes partitions over begins at their first records."""
+
+    async def committed(self: Loading) -> dict[TopicPartition, Position]:
+        return {}
+
+    patch.setattr(Loading, "committed", committed)
+
+
+def reached_offsets_are_those_of_the_end(patch: pytest.MonkeyPatch) -> None:
+    """A process that takes partitions over begins at their ends."""
+    right = Loading.begins
+
+    async def begins(
+        self: Loading, keys: Sequence[TopicPartition], committed: Mapping[TopicPartition, Position]
+    ) -> Begins:
+        found = await right(self, keys, committed)
+        ends = await self._source.offsets.latest([key for key in found.offsets if key in committed])
+        found.offsets.update(ends.found)
+        return found
+
+    patch.setattr(Loading, "begins", begins)
+
+
+def checkpoints_pass_the_copy(patch: pytest.MonkeyPatch) -> None:
+    """An offset after the last copied record is translated as if the records up to it were copied, too."""
+
+    def translate(self: PartitionRanges, offset: int) -> int | None:
+        before = [each for each in self.ranges() if each.source <= offset]
+        return before[-1].target + offset - before[-1].source if before else None
+
+    patch.setattr(PartitionRanges, "translate", translate)
+
+
+def checkpoints_go_back(patch: pytest.MonkeyPatch) -> None:
+    """Translations become less precise, as those of MirrorMaker 2, and checkpoints follow them."""
+    right = PartitionRanges.__init__
+
+    def few(self: PartitionRanges) -> None:
+        right(self, ranges_max=3)
+
+    patch.setattr(PartitionRanges, "__init__", few)
+    patch.setattr(checkpoints, "_is_newer", lambda found, last: found.target_offset != last.target_offset)
+
+
 def _linked(*plants: tuple[Callable[[pytest.MonkeyPatch], Any], int]) -> dict[str, Planted]:
     return {f"link: {plant.__name__}": Planted(plant, SEEDS, first, MIRROR_LINK) for plant, first in plants}
 
@@ -85,6 +191,14 @@ MIRROR_PLANTED = _linked(
     (logs_never_begin_again, 20),
 ) | _copied(
     (aborted_records_are_copied, 0),
+    (deleted_records_are_not_named, 0),
+    (deletions_lead_to_the_end, 5),
+    (compacted_batches_are_left_out, 0),
+    (former_owners_are_not_fenced, 5),
+    (reached_offsets_are_not_loaded, 0),
+    (reached_offsets_are_those_of_the_end, 0),
+    (checkpoints_pass_the_copy, 0),
+    (checkpoints_go_back, 0),
 )
 # Those that `make test` looks for: one of each kind.
 QUICK = frozenset({"link: promotions_continue_the_epochs", "copy: aborted_records_are_copied"})
