@@ -43,6 +43,8 @@ LOOK_S: Final = 0.01
 SETTINGS: Final = {
     "default.replication.factor": "1",
     "min.insync.replicas": "1",
+    # Two nodes cannot have the three replicas of Kafka's default.
+    "offsets.topic.replication.factor": "1",
     "brokercy.metrics.sample.interval.ms": "0",
 }
 
