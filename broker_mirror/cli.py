@@ -9,8 +9,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -21,13 +20,14 @@ from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.client import options
 from broker_cy.client.address import Address, parse_address
 from broker_cy.client.mirror_status import FlowStatus, MirrorStatus, ask
-from broker_cy.client.program import end, version_text
+from broker_cy.client.program import version_text
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.terminal import print_rows
 from broker_mirror.config import MirrorConfig, load_config
 from broker_mirror.flows import Flow, cautions, chosen, flows_of
 from broker_mirror.listener import Listener
+from broker_mirror.program import PROGRAM, errors
 from broker_mirror.promotion import command as promotion
 from broker_mirror.promotion import reverse_command
 from broker_mirror.proof import command as proof
@@ -35,7 +35,6 @@ from broker_mirror.service import Service
 from broker_mirror.sharing import Share
 from broker_mirror.status import PartitionLag
 
-PROGRAM: Final = "broker-mirror"
 LISTENER: Final = "brokercy.mirror.listener"
 LOOPS_SHOWN: Final = 5
 ANSWER_S: Final = 10.0
@@ -74,7 +73,7 @@ def start(context: click.Context, /, file: Path, clusters: str, as_json: bool) -
 
     Several processes with the same file divide the partitions among them.
     """
-    with _errors(context, as_json=as_json):
+    with errors(context, as_json=as_json):
         config, flows = _flows(file, clusters)
         for warning in (*config.warnings, *(text for flow in flows for text in cautions(flow))):
             print(f"{PROGRAM}: {warning}", file=sys.stderr)
@@ -122,7 +121,7 @@ async def _serve(service: Service, flows: Sequence[Flow], address: Address | Non
 @click.pass_context
 def status(context: click.Context, /, file: Path | None, address: str | None, as_json: bool) -> None:
     """Show the flows of a running process, with their problems and restarts."""
-    with _errors(context, as_json=as_json):
+    with errors(context, as_json=as_json):
         place = _address(address, "--address") if address else None
         if place is None and file is not None:
             place = _listener(load_config(file))
@@ -141,7 +140,7 @@ def status(context: click.Context, /, file: Path | None, address: str | None, as
 @click.pass_context
 def lag(context: click.Context, /, file: Path, clusters: str, as_json: bool) -> None:
     """Show the records of each partition that were not copied yet. It reads both clusters, so no process has to run."""
-    with _errors(context, as_json=as_json):
+    with errors(context, as_json=as_json):
         _, flows = _flows(file, clusters)
         found = asyncio.run(_lags([flow for flow in flows if flow.copies]))
         if as_json:
@@ -217,14 +216,6 @@ def _address(text: str, what: str) -> Address:
         return parse_address(text, needs_port=True, port_min=0)
     except ValueError as error:
         raise ClientError(Failure.INVALID, str(error), what=what) from None
-
-
-@contextmanager
-def _errors(context: click.Context, *, as_json: bool) -> Iterator[None]:
-    try:
-        yield
-    except ClientError as error:
-        context.exit(end(PROGRAM, error, as_json=as_json))
 
 
 proof.add(command)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,6 @@ from broker_cy.client.deadline import DEFAULT_TIMEOUT_S
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.program import EXIT_FAILED, EXIT_NOT_CONFIRMED, EXIT_UNREACHED, end
 from broker_cy.client.quantities import parse_duration
-from broker_cy.core.config_def.types import ConfigError
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import count, duration, plural
 from broker_cy.reporting.terminal import print_rows
@@ -33,10 +32,10 @@ from broker_mirror.flows import Flow, FlowKind, flows_of
 from broker_mirror.link.group_sync import GroupSync
 from broker_mirror.link.mirrors import by_source, mirrors_in
 from broker_mirror.merged import Role, Side
+from broker_mirror.program import PROGRAM, errors
 from broker_mirror.promotion.copied import CopyPromotion
 from broker_mirror.promotion.linked import Promotion, PromotionRow, Show
 
-PROGRAM: Final = "broker-mirror"
 WAIT_S: Final = 60.0
 FORCED_TIMEOUT_S: Final = 5.0
 """The longest time of a request to a source that may be dead."""
@@ -368,13 +367,3 @@ def _code(result: Result, asked: Asked) -> int:
         return EXIT_FAILED
     # As any call that took too long.
     return 0 if asked.is_dry or result.is_done else EXIT_UNREACHED
-
-
-@contextmanager
-def errors(context: click.Context, *, as_json: bool) -> Iterator[None]:
-    try:
-        yield
-    except ClientError as error:
-        context.exit(end(PROGRAM, error, as_json=as_json))
-    except ConfigError as error:
-        context.exit(end(PROGRAM, ClientError(Failure.INVALID, str(error)), as_json=as_json))

@@ -21,7 +21,8 @@ from broker_mirror.flow_run import connect
 from broker_mirror.flows import Flow, FlowKind
 from broker_mirror.link.mirrors import mirrors_in
 from broker_mirror.merged import Role, Side
-from broker_mirror.promotion.command import check_named, chosen_flow, confirm, errors
+from broker_mirror.program import errors
+from broker_mirror.promotion.command import check_named, chosen_flow, confirm
 from broker_mirror.promotion.reversal import Reversal, ReversalRow
 
 COLUMNS: Final[tuple[Column[ReversalRow], ...]] = (

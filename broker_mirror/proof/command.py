@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -13,13 +12,13 @@ import click
 
 from broker_cy.client.deadline import DEFAULT_TIMEOUT_S
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.program import EXIT_FAILED, end
-from broker_cy.core.config_def.types import ConfigError
+from broker_cy.client.program import EXIT_FAILED
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.terminal import print_rows
 from broker_cy.reporting.tone import Tone
 from broker_mirror.config import load_config
 from broker_mirror.flows import Flow, flows_of
+from broker_mirror.program import errors
 from broker_mirror.proof.clients import Clusters, clusters_of
 from broker_mirror.proof.drill import DrillResult, drill
 from broker_mirror.proof.drilling import DrillRow
@@ -27,7 +26,6 @@ from broker_mirror.proof.pairing import RANGE_OFFSETS, Difference
 from broker_mirror.proof.ranges import Counted, RangeCounts
 from broker_mirror.proof.verify import FlowResult, Outcome, PartitionResult, Settings, verify
 
-PROGRAM: Final = "broker-mirror"
 RATE_MIB: Final = 50
 SHOWN_MAX: Final = 10
 """Differences of a partition in the table; JSON has all that were kept."""
@@ -81,7 +79,7 @@ def verify_command(
     The exit code is 0 if all of them are equal, 1 if they differ or could not be compared.
     """
     settings = Settings(topics, int(rate_mib * (1 << 20)), checksums, range_offsets)
-    with _errors(context, as_json=as_json):
+    with errors(context, as_json=as_json):
         found = asyncio.run(_each(_flows(file, flow_name), timeout_s, lambda of: verify(of, settings)))
         if as_json:
             print(json.dumps({"flows": [_flow_fields(each) for each in found]}))
@@ -104,7 +102,7 @@ def drill_command(
 
     The group is not changed on either side. The exit code is 1 if it would miss records, or if that is not known.
     """
-    with _errors(context, as_json=as_json):
+    with errors(context, as_json=as_json):
         flows = _flows(file, flow_name)
         rate = int(rate_mib * (1 << 20))
         found = asyncio.run(_each(flows, timeout_s, lambda of: drill(of, group, commit_as=commit_as, bytes_per_s=rate)))
@@ -140,16 +138,6 @@ async def _each(flows: Sequence[Flow], timeout_s: float, work: Callable[[Cluster
         async with clusters_of(flow, timeout_s) as of:
             found.append(await work(of))
     return found
-
-
-@contextmanager
-def _errors(context: click.Context, *, as_json: bool) -> Iterator[None]:
-    try:
-        yield
-    except ClientError as error:
-        context.exit(end(PROGRAM, error, as_json=as_json))
-    except ConfigError as error:
-        context.exit(end(PROGRAM, ClientError(Failure.INVALID, str(error)), as_json=as_json))
 
 
 # --- verify
