@@ -527,8 +527,6 @@ class ControllerService:
 
     def describe_quorum(self, request: messages.DescribeQuorumRequest, version: int) -> Message:
         """The response to a DescribeQuorum, as the leader knows the quorum; with an error on another node."""
-        # Imported here, because most nodes are never asked, and start sooner without it.
-
         now_ms = int(self._clock.monotonic() * 1000)
         described = self._driver.quorum.describe(now_ms)
         return wire_admin.describe_response(request, described, version, self._clock.wall_ms() - now_ms)

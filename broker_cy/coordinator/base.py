@@ -1,4 +1,4 @@
-"""Base of the state machines of both coordinators: their timers, the effects of written records, and of records that
+"""Base of the state machines of all coordinators: their timers, the effects of written records, and of records that
 could not be written, and the pace of deletions that no request waits for.
 """
 
@@ -34,8 +34,9 @@ class Deletions(NamedTuple):
 
 
 class StateMachine(ABC, Generic[K, S]):
-    """A coordinator's state machine, without socket, file or clock: see `group_machine` and `txn.transaction_machine`.
-    `next_offset` is the offset that the next record appended will have; `timers` are identified by a K.
+    """A coordinator's state machine, without socket, file or clock: see `group_machine`, `txn.transaction_machine`
+    and `share_state.share_state_machine`. `next_offset` is the offset that the next record appended will have; `timers`
+    are identified by a K.
 
     An operation is a function of this machine, an S (made by `new_step`), which it fills, and the parts of its request.
 

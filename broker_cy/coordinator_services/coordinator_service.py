@@ -67,7 +67,7 @@ S = TypeVar("S", bound=CoordinatorRuntime[Any, Any])
 
 
 class ServiceContext(NamedTuple):
-    """The common parts of both coordinators' services. `submit` runs an operation of the controller, `topic_settings`
+    """The common parts of all coordinators' services. `submit` runs an operation of the controller, `topic_settings`
     gives a topic's typed settings by Kafka's names, `executor` reads logs (None: the loop's own).
     """
 

@@ -213,7 +213,7 @@ class Parent:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
-    # --- messages of shards (peers.Owner)
+    # --- messages of shards (peers.PeerListener)
 
     def hello(self, peer: Peer) -> None:
         """A process has connected as a shard."""

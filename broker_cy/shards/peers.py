@@ -25,7 +25,7 @@ ACCEPT_AGAIN_S: Final = 1.0
 _CREDENTIALS: Final = struct.Struct("iII")
 
 
-class Owner(Protocol):
+class PeerListener(Protocol):
     """The parent."""
 
     def hello(self, peer: Peer) -> None:
@@ -76,14 +76,14 @@ class Peer:
         except (TimeoutError, ConnectionError):
             return None
 
-    async def follow(self, connected: socket.socket, owner: Owner) -> None:
+    async def follow(self, connected: socket.socket, listener: PeerListener) -> None:
         """Read its messages until the connection ends. Raises OSError, EOFError, ValueError."""
         reader, self._writer = await asyncio.open_unix_connection(sock=connected)
         try:
             self._writer.write(frame(Kind.WELCOME))
             while True:
                 kind, content = await read(reader)
-                self._take(kind, content, owner)
+                self._take(kind, content, listener)
         finally:
             self._writer.close()
             self._writer = None
@@ -91,10 +91,10 @@ class Peer:
                 if not asked.done():
                     asked.set_exception(ConnectionError())
 
-    def _take(self, kind: Kind, content: Any, owner: Owner) -> None:
+    def _take(self, kind: Kind, content: Any, listener: PeerListener) -> None:
         if kind is Kind.READY:
             self.addresses = str(content["addresses"])
-            owner.served(self)
+            listener.served(self)
         elif kind is Kind.MISSING:
             self.missing = [str(each) for each in content["missing"]]
         elif kind is Kind.PAGE and self._asked:
@@ -109,10 +109,10 @@ class Peer:
 class Peers:
     """Accepts connections of shards."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, address: str, owner: Owner, count: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: str, listener: PeerListener, count: int) -> None:
         """Raises OSError."""
         self._loop = loop
-        self._owner = owner
+        self._listener = listener
         self._count = count
         self._tasks: set[asyncio.Task[None]] = set()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
@@ -152,8 +152,8 @@ class Peers:
         peer = None
         try:
             peer = await self._hello(connected)
-            self._owner.hello(peer)
-            await peer.follow(connected, self._owner)
+            self._listener.hello(peer)
+            await peer.follow(connected, self._listener)
         except EOFError:
             pass  # it has ended, which its pidfd reports, or it has closed the connection, and connects again
         except (OSError, ValueError, KeyError, TypeError) as error:
