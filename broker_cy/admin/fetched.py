@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from broker_cy.admin.caller import Caller
-from broker_cy.admin.fetch_session import NO_SESSION, FetchSession, SessionRequest
+from broker_cy.admin.fetch_session_handler import NO_SESSION, FetchSessionHandler, SessionRequest
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.client.aborted import AbortedTransactions
@@ -58,7 +58,7 @@ async def fetch(
     bytes_min: int = 0,
     wait_ms: int = 0,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
-    session: FetchSession | None = None,
+    session: FetchSessionHandler | None = None,
     rack: str = "",
 ) -> tuple[messages.FetchResponse, int]:
     """Fetch from these offsets: the answer, and the version of the API. The broker waits up to `wait_ms` for

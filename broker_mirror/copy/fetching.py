@@ -10,7 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.fetch_session import FetchSession
+from broker_cy.admin.fetch_session_handler import FetchSessionHandler
 from broker_cy.admin.fetched import fetch
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
@@ -167,7 +167,7 @@ class Fetching:
 
     async def _follow(self, node_id: int) -> None:
         lane = f"mirror-{next(_lanes)}"
-        session = FetchSession()
+        session = FetchSessionHandler()
         attempt = 1
         try:
             while True:
@@ -217,7 +217,7 @@ class Fetching:
         self._preferred = {key: preferred for key, preferred in self._preferred.items() if preferred != node_id}
 
     async def _fetch(
-        self, peer: Peer, offsets: dict[TopicPartition, int], session: FetchSession, waits_for_room: bool
+        self, peer: Peer, offsets: dict[TopicPartition, int], session: FetchSessionHandler, waits_for_room: bool
     ) -> None:
         settings, caller = self._settings, self._client.caller
         ids = {caller.metadata.topic_id(key.topic): key.topic for key in offsets}

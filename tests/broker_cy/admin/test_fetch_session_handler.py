@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from uuid import UUID
 
-from broker_cy.admin.fetch_session import FetchSession
+from broker_cy.admin.fetch_session_handler import FetchSessionHandler
 from broker_cy.admin.metadata import TopicPartition
 
 
@@ -16,7 +16,7 @@ class Broker:
         self.id = self.epoch = 0
         self.partitions: dict[tuple[UUID, int], int] = {}
 
-    def take(self, session: FetchSession, wanted: dict[TopicPartition, int], ids: dict[str, UUID]) -> None:
+    def take(self, session: FetchSessionHandler, wanted: dict[TopicPartition, int], ids: dict[str, UUID]) -> None:
         asked = session.next(wanted, ids.__getitem__)
         if asked.epoch == 0:
             self.id, self.epoch, self.partitions = self.id + 1, 0, {}
@@ -35,7 +35,7 @@ def test_random_wishes_are_those_of_the_broker() -> None:
     """If this fails, a partition is fetched from an offset that is not wanted any more, or not at all."""
     for seed in range(100):
         draw = Random(seed)
-        session, broker = FetchSession(), Broker()
+        session, broker = FetchSessionHandler(), Broker()
         wanted: dict[TopicPartition, int] = {}
         ids = {name: UUID(int=index) for index, name in enumerate("abc")}
         for step in range(60):

@@ -23,7 +23,7 @@ class SessionRequest(NamedTuple):
     forgotten: tuple[tuple[TopicPartition, UUID], ...]
 
 
-class FetchSession:
+class FetchSessionHandler:
     """The session of one connection to a leader. One request at a time."""
 
     def __init__(self) -> None:
