@@ -288,7 +288,7 @@ class BrokerConfig(Mapping[str, Any]):
                 tls.check_changeable(name, self.tls)
             setting = startup.setting_of(name)
             if setting is not None and setting.support is Support.REFUSED and setting.parse(text) != setting.default:
-                raise ConfigError(startup.refusal(name, text, setting))
+                raise ConfigError(startup.refused_text(name, text, setting))
         if per_broker:
             changed = self.effective(properties, self.dynamic_default)
         else:

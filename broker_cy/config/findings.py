@@ -19,7 +19,7 @@ from broker_cy.config.startup import (
     Place,
     complete,
     is_of_listener,
-    refusal,
+    refused_text,
     setting_of,
 )
 from broker_cy.core.classes import NamedTuple
@@ -256,7 +256,7 @@ def _judge(name: str, text: str, texts: Mapping[str, str], shown: str) -> Findin
         return None
     if name == authorizer.CLASS_NAME:
         is_refused = text.strip() not in ("", authorizer.STANDARD)
-        return Finding(name, Kind.REFUSED, refusal(name, shown, setting)) if is_refused else None
+        return Finding(name, Kind.REFUSED, refused_text(name, shown, setting)) if is_refused else None
     if setting.type is ConfigType.CLASS and not text.strip() and setting.default != "":
         return Finding(name, Kind.REFUSED, f"{name} is empty, and must name a class: remove it")
     if setting.support is Support.REFUSED:
@@ -279,7 +279,7 @@ def _judge_refused(name: str, text: str, setting: Setting, shown: str) -> Findin
             is_default = setting.parse(text) == setting.default
         except ConfigError as error:
             return Finding(name, Kind.REFUSED, str(error) if shown == text else hide(str(error), [text, text.strip()]))
-    return None if is_default else Finding(name, Kind.REFUSED, refusal(name, shown, setting))
+    return None if is_default else Finding(name, Kind.REFUSED, refused_text(name, shown, setting))
 
 
 def _judge_unknown(name: str, texts: Mapping[str, str]) -> Finding | None:

@@ -174,7 +174,7 @@ def no_effect(name: str, text: str) -> Event:
     return Event(NO_EFFECT, {"setting": name, "value": shown})
 
 
-def refusal(name: str, shown: str, setting: Setting) -> str:
+def refused_text(name: str, shown: str, setting: Setting) -> str:
     """Why a known setting is refused, and the remedy. `foreign_configs.tsv` has a row for each of them."""
     row = foreign.row_of(setting.name)
     assert row is not None, name

@@ -27,7 +27,7 @@ FLAP_FORGIVEN_MS = 300_000
 REFUSED_MS = 3_000
 
 
-class Refusal(NamedTuple):
+class RefusedConnection(NamedTuple):
     """The times of a node's first and last report that a broker refuses it, without a pause of REFUSED_MS."""
 
     first_ms: int
@@ -55,7 +55,7 @@ class Contact:
     shutdown_at: int = -1
     flaps: int = 0
     fenced_ms: int = -_NEVER
-    refused_by: dict[int, Refusal] = field(default_factory=dict)
+    refused_by: dict[int, RefusedConnection] = field(default_factory=dict)
     is_cut: bool = False
 
     @property
@@ -82,7 +82,7 @@ class Contact:
         """Note that it refuses the connections of the node `observer`."""
         known = self.refused_by.get(observer)
         first_ms = known.first_ms if known is not None and self.is_refused(observer, now_ms) else now_ms
-        self.refused_by[observer] = Refusal(first_ms, now_ms)
+        self.refused_by[observer] = RefusedConnection(first_ms, now_ms)
 
     def is_refused(self, observer: int, now_ms: int) -> bool:
         """Whether the node was refused lately."""

@@ -1,7 +1,7 @@
 """Why a broker was fenced, as far as the controller knows: for events and logs, nothing depends on it.
 
 Kafka's records do not have it, so it is a tagged field that Kafka's specification does not know, as in
-controller.refusals: nodes of Apache Kafka skip it, and its controllers never write it.
+controller.refused_connections: nodes of Apache Kafka skip it, and its controllers never write it.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from broker_cy.controller import (
     elections,
     quota_ops,
     reassignment,
-    refusals,
+    refused_connections,
     token_ops,
 )
 from broker_cy.controller.alter_partition import AlterPartition
@@ -25,7 +25,7 @@ from broker_cy.controller.heartbeats import Contact
 from broker_cy.controller.operation import MetadataStep, OperationContext
 from broker_cy.controller.partition_change import PartitionChange
 from broker_cy.controller.quota_ops import AlterClientQuotas
-from broker_cy.controller.refusals import NoteRefusals
+from broker_cy.controller.refused_connections import NoteRefusedConnections
 from broker_cy.controller.registration import RegisterBroker
 from broker_cy.controller.rules import Rules
 from broker_cy.metadata import quotas, replay
@@ -158,7 +158,7 @@ def what_nobody_else_may_lead_has_no_leader_before_the_fence(patch: Patch) -> No
 def one_refusal_suffices(patch: Patch) -> None:
     """A broker is fenced because the controller alone is refused, although others could be."""
     patch.setattr(
-        NoteRefusals,
+        NoteRefusedConnections,
         "_is_gone",
         lambda self, state, context, broker, contact: contact.is_refused(context.config.node_id, context.monotonic_ms),
     )
@@ -172,13 +172,15 @@ def controller_need_not_be_refused(patch: Patch) -> None:
 
 def refusals_of_an_earlier_epoch_count(patch: Patch) -> None:
     """A broker is fenced because the process before it has ended."""
-    right = NoteRefusals.run
+    right = NoteRefusedConnections.run
 
-    def run(self: NoteRefusals, state: MetadataImage, step: MetadataStep, context: OperationContext) -> dict[int, int]:
+    def run(
+        self: NoteRefusedConnections, state: MetadataImage, step: MetadataStep, context: OperationContext
+    ) -> dict[int, int]:
         epochs = {each: state.brokers[each].epoch for each in self.epochs if each in state.brokers}
         return right(replace(self, epochs=epochs), state, step, context)
 
-    patch.setattr(NoteRefusals, "run", run)
+    patch.setattr(NoteRefusedConnections, "run", run)
 
 
 def heartbeat_leaves_refusals(patch: Patch) -> None:
@@ -192,7 +194,7 @@ def heartbeat_leaves_refusals(patch: Patch) -> None:
 
 def observers_of_one_host_count_twice(patch: Patch) -> None:
     """The controller and a broker on its host count as two observers, although both are behind the same firewall."""
-    patch.setattr(refusals, "_host_of_node", lambda state, node_id: "")
+    patch.setattr(refused_connections, "_host_of_node", lambda state, node_id: "")
 
 
 def refusals_count_for_ever(patch: Patch) -> None:
@@ -202,7 +204,7 @@ def refusals_count_for_ever(patch: Patch) -> None:
 
 def one_refusal_suffices_where_nobody_else_is(patch: Patch) -> None:
     """The controller does not look a second time before it decides alone."""
-    patch.setattr(refusals, "ALONE_MS", 0)
+    patch.setattr(refused_connections, "ALONE_MS", 0)
 
 
 def successor_need_not_wait_for_the_connection(patch: Patch) -> None:

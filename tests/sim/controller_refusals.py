@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from broker_cy.controller.refusals import NoteCuts, NoteRefusals
+from broker_cy.controller.refused_connections import NoteCuts, NoteRefusedConnections
 from broker_cy.controller.registration import RegisterBroker
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.fence_reasons import FenceReason
@@ -108,7 +108,7 @@ class Refusals:
         expected = not is_old and self._is_gone(
             broker_id, epoch, (each.broker_id for each in brokers.values() if each.is_active), strangers
         )
-        operation = NoteRefusals(
+        operation = NoteRefusedConnections(
             observer,
             None if observer == CONTROLLER else brokers[observer].epoch,
             {broker_id: epoch - is_old},

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker_cy.controller.broker_states import FenceBrokers, ReplaceLeaders, Withdrawal
 from broker_cy.controller.elections import BalanceLeaders, ElectUnclean
 from broker_cy.controller.operation import Operation
-from broker_cy.controller.refusals import NoteCuts, NoteRefusals
+from broker_cy.controller.refused_connections import NoteCuts, NoteRefusedConnections
 from broker_cy.core.errors import KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.metadata.fence_reasons import FenceReason
@@ -123,9 +123,9 @@ class ControllerDuties:
 
     def note_refused(self, epochs: Mapping[int, int]) -> None:
         """Brokers on other hosts refuse the connections of this node."""
-        self.note_report(NoteRefusals(self._config.node_id, None, epochs, self._watch.strangers))
+        self.note_report(NoteRefusedConnections(self._config.node_id, None, epochs, self._watch.strangers))
 
-    def note_report(self, report: NoteRefusals) -> None:
+    def note_report(self, report: NoteRefusedConnections) -> None:
         """Brokers refuse the connections of a node."""
 
         def done(noted: asyncio.Future[dict[int, int]]) -> None:

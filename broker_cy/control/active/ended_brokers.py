@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker_cy.client.outgoing import Outgoing
     from broker_cy.config import BrokerConfig
     from broker_cy.control.active.leadership import Leadership
-    from broker_cy.controller.refusals import NoteRefusals
+    from broker_cy.controller.refused_connections import NoteRefusedConnections
 
 LOGGER = logging.getLogger("broker_cy.server.metadata")
 
@@ -72,7 +72,7 @@ class EndedBrokers:
             leader_interval_ms=interval_ms,
         )
 
-    def note_report(self, report: NoteRefusals) -> None:
+    def note_report(self, report: NoteRefusedConnections) -> None:
         """Another node reports brokers that refuse its connections. No caller waits: the node repeats the report."""
         self._leadership.note_report(report)
 

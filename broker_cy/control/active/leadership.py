@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker_cy.control.quorum.quorum_driver import QuorumDriver
     from broker_cy.control.watch.broker_watch import BrokerWatch
     from broker_cy.controller.operation import Operation
-    from broker_cy.controller.refusals import NoteRefusals
+    from broker_cy.controller.refused_connections import NoteRefusedConnections
     from broker_cy.core.clock import Clock
     from broker_cy.core.randomness import Randomness
     from broker_cy.metadata.loader import Loader
@@ -129,7 +129,7 @@ class Leadership:
         if self._duties is not None:
             self._duties.note_refused({broker_id: epoch})
 
-    def note_report(self, report: NoteRefusals) -> None:
+    def note_report(self, report: NoteRefusedConnections) -> None:
         """Another node reports brokers that refuse its connections."""
         if self._duties is not None:
             self._duties.note_report(report)

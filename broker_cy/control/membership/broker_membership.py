@@ -18,7 +18,7 @@ from uuid import UUID
 from broker_cy.control.membership import tiered_topics
 from broker_cy.control.membership.cordons import CORDONED, cordoned_ids
 from broker_cy.control.membership.registration_refused import RegistrationRefused
-from broker_cy.controller import refusals
+from broker_cy.controller import refused_connections
 from broker_cy.controller.broker_states import Heartbeat
 from broker_cy.controller.registration import RegisterBroker
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -377,7 +377,7 @@ class BrokerMembership:
             want_shut_down=is_end or self._wants_to_stop,
             offline_log_dirs=[] if is_end else list(offline),
             cordoned_log_dirs=cordoned,
-            _unknown_tags=refusals.tag_of(self._reports_now()),
+            _unknown_tags=refused_connections.tag_of(self._reports_now()),
         )
         found = await self._controller.run(
             Heartbeat(request),

@@ -15,8 +15,8 @@ Only certainty fences: a timeout never does. A broker of this kind that stands s
 (liveness); controllers probe all brokers, and all nodes probe the active controller. Other brokers are left to their
 sessions. A refusal is certain if no other host can have sent it. This holds for a broker whose last connection had this
 host at both ends: it is dead. A broker elsewhere is `refused` and tried again as long as it refuses; the controller
-judges the reports of the nodes (controller.refusals). A broker that this node was never connected to is neither dead
-nor refused, because its address may be unreachable for every node.
+judges the reports of the nodes (controller.refused_connections). A broker that this node was never connected to is
+neither dead nor refused, because its address may be unreachable for every node.
 
 The state of a broker is kept until its registration changes, for a node that becomes the active controller. The quorum
 is informed of the end of its leader (step.LeaderGone), even if another host refused: its voters judge by pre-votes.

@@ -53,7 +53,7 @@ def read_tag(tags: Iterable[tuple[int, bytes]]) -> dict[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class NoteRefusals(Operation[dict[int, int]]):
+class NoteRefusedConnections(Operation[dict[int, int]]):
     """The node `observer` is refused by brokers, given with their epochs. The reply is those of them that are gone, and
     are to be fenced (broker_states.FenceBrokers). `observer_epoch` is its broker epoch, None: it is the active
     controller. `strangers` are the brokers that are known not to report anything.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker_cy.controller import refusals
+from broker_cy.controller import refused_connections
 from broker_cy.controller.broker_states import FenceBrokers
-from broker_cy.controller.refusals import ALONE_MS, ENTRIES_MAX, TAG, NoteCuts, NoteRefusals
+from broker_cy.controller.refused_connections import ALONE_MS, ENTRIES_MAX, TAG, NoteCuts, NoteRefusedConnections
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.fence_reasons import FenceReason
 from broker_cy.wire import codec, messages
@@ -20,7 +20,7 @@ def refused(cluster: Brokers, observer: int, broker_id: int, strangers: frozense
     """A broker refuses the observer's connection. Returns whether that broker is considered dead, and is fenced."""
     epoch = None if observer == ACTIVE else cluster.image.brokers[observer].epoch
     epochs = {broker_id: cluster.image.brokers[broker_id].epoch}
-    gone = cluster.run(NoteRefusals(observer, epoch, epochs, strangers))
+    gone = cluster.run(NoteRefusedConnections(observer, epoch, epochs, strangers))
     assert gone in ({}, epochs)
     cluster.run(FenceBrokers(tuple(gone), FenceReason.REFUSES_CONNECTIONS, gone))
     return bool(gone)
@@ -69,7 +69,7 @@ def test_a_report_of_an_old_incarnation_is_refused() -> None:
     cluster.beat(2)
     cluster.join(3)
     with pytest.raises(KafkaError) as error:
-        cluster.run(NoteRefusals(3, old, {2: cluster.image.brokers[2].epoch}))
+        cluster.run(NoteRefusedConnections(3, old, {2: cluster.image.brokers[2].epoch}))
     assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
@@ -96,11 +96,15 @@ def test_a_successor_need_not_wait_for_a_session() -> None:
 def test_reports_are_a_tagged_field_that_others_pass_over() -> None:
     """If this fails, a heartbeat cannot be read, or its report is lost."""
     told = {7: 1 << 40, 3: 5}
-    request = messages.BrokerHeartbeatRequest(broker_id=1, _unknown_tags=refusals.tag_of(told))
+    request = messages.BrokerHeartbeatRequest(broker_id=1, _unknown_tags=refused_connections.tag_of(told))
     for version in range(3):
         read = codec.decode(messages.BrokerHeartbeatRequest, version, codec.encode(request, version))
-        assert refusals.read_tag(read._unknown_tags) == told
-    assert (refusals.tag_of({}), refusals.read_tag(()), refusals.read_tag(((TAG, b"odd"),))) == ((), {}, {})
+        assert refused_connections.read_tag(read._unknown_tags) == told
+    assert (
+        refused_connections.tag_of({}),
+        refused_connections.read_tag(()),
+        refused_connections.read_tag(((TAG, b"odd"),)),
+    ) == ((), {}, {})
     many = dict.fromkeys(range(ENTRIES_MAX + 1), 1)
-    assert len(refusals.read_tag(refusals.tag_of(many))) == ENTRIES_MAX
-    assert refusals.read_tag(((TAG, bytes(12 * (ENTRIES_MAX + 1))),)) == {}
+    assert len(refused_connections.read_tag(refused_connections.tag_of(many))) == ENTRIES_MAX
+    assert refused_connections.read_tag(((TAG, bytes(12 * (ENTRIES_MAX + 1))),)) == {}
