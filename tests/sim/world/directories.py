@@ -17,7 +17,7 @@ from broker_cy.quorum import wire_log
 from broker_cy.quorum.voters import MAX_KRAFT_VERSION, Endpoint, ReplicaKey, Voter, VoterSet
 from broker_cy.storage.data_directory import DataDirectory, make_log_directory
 from broker_cy.storage.open_directories import open_directories, open_metadata_directory
-from broker_cy.storage_tool.command import FIRST_SNAPSHOT
+from broker_cy.storage_tool.formatting import FIRST_SNAPSHOT
 from broker_cy.wire import messages
 from tests.sim.world.cluster import CONTROLLER_PORT, node_of
 from tests.sim.world.draws import Draws, Trace
