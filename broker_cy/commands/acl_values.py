@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from broker_cy.commands.values import Parsed
+from broker_cy.client.parsed import Parsed
 from broker_cy.security.acl_words import (
     check_operation,
     parse_acl,

@@ -9,12 +9,12 @@ import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.cluster import ApiRange, BrokerInfo
+from broker_cy.client.parsed import Parsed
 from broker_cy.client.program import EXIT_FAILED
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.output import print_json
 from broker_cy.commands.plans import command_of, run_plan
 from broker_cy.commands.quorum import show as show_quorum
-from broker_cy.commands.values import Parsed
 from broker_cy.console.acts.features import parse_level, plan_finalize
 from broker_cy.console.columns import brokers, quorum
 from broker_cy.console.described import described_now

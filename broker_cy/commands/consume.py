@@ -15,11 +15,12 @@ from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Span, Start, StartKind
 from broker_cy.client.decoded import Seen
 from broker_cy.client.group_member import MemberSettings
+from broker_cy.client.parsed import Parsed
 from broker_cy.commands.context import Target, cluster_command, complete_groups, complete_topics, ended_by_signals
 from broker_cy.commands.decoding import Looks, form_options, looks_of
 from broker_cy.commands.formats import FORMAT_HELP, Printer, compile_format, delimited
 from broker_cy.commands.output import progress
-from broker_cy.commands.values import COUNT, DELIMITER, DURATION, FILTER, PARTITIONS, POSITION, Parsed, chosen
+from broker_cy.commands.values import COUNT, DELIMITER, DURATION, FILTER, PARTITIONS, POSITION, chosen
 from broker_cy.console.record_filter import FILTER_HELP, PART_HELP, RecordFilter, compile_all
 from broker_cy.console.record_json import json_line, seen_line
 from broker_cy.console.values import POSITION_HELP

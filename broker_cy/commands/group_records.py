@@ -12,6 +12,7 @@ from broker_cy.admin.caller import Outcome
 from broker_cy.admin.group_values import SHARE, GroupDescription
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.share_records import EVERY_OFFSET, Ranges
+from broker_cy.client.parsed import Parsed
 from broker_cy.commands.context import (
     Target,
     cluster_command,
@@ -21,7 +22,6 @@ from broker_cy.commands.context import (
     yes_option,
 )
 from broker_cy.commands.output import confirm, print_json
-from broker_cy.commands.values import Parsed
 from broker_cy.console.acts.plan import Command, Plan, execute
 from broker_cy.console.acts.share_records import Wanted, parse_records, plan_copy, plan_share_records
 from broker_cy.wire.share_operations import OperatorAction

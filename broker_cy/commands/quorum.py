@@ -8,10 +8,10 @@ import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.quorum import QuorumEndpoint
+from broker_cy.client.parsed import Parsed
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.output import print_json
 from broker_cy.commands.plans import command_of, run_plan
-from broker_cy.commands.values import Parsed
 from broker_cy.console.acts.quorum import parse_endpoint, plan_add_voter, plan_remove_voter, plan_upgrade
 from broker_cy.console.columns import quorum as columns
 from broker_cy.console.values import parse_time

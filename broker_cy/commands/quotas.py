@@ -10,9 +10,9 @@ import click
 from broker_cy.admin import AdminClient
 from broker_cy.admin.quota_effect import ANONYMOUS, effects_on_address, effects_on_client
 from broker_cy.admin.quotas import CLIENT_ID, IP, USER, Entity
+from broker_cy.client.parsed import Parsed
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.output import confirm, print_json
-from broker_cy.commands.values import Parsed
 from broker_cy.console.acts.quotas import effect_form
 from broker_cy.console.columns import quotas as columns
 from broker_cy.console.quotas import DEFAULT, QuotaRow, effect_lines, parse_quota, quota_rows

@@ -10,10 +10,10 @@ import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.scram_users import CredentialKey, NewCredential, is_unknown
+from broker_cy.client.parsed import Parsed
 from broker_cy.commands.context import Target, cluster_command, completer, dry_run_option, yes_option
 from broker_cy.commands.output import confirm, print_json
 from broker_cy.commands.passwords import password_of, password_options
-from broker_cy.commands.values import Parsed
 from broker_cy.console.columns import access
 from broker_cy.console.values import parse_int
 from broker_cy.core import scram

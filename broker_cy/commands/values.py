@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.client.parsed import Parsed
 from broker_cy.client.quantities import parse_duration
 from broker_cy.console.record_filter import parse_part
 from broker_cy.console.values import (
@@ -21,23 +21,6 @@ from broker_cy.console.values import (
     parse_time,
     parse_topic_partitions,
 )
-
-
-class Parsed(click.ParamType[Any]):
-    """A click type from a function that raises a ValueError with the allowed values."""
-
-    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            return self._parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
 
 OFFSET = Parsed("offset", lambda text: parse_int(text, 0))
 COUNT = Parsed("count", lambda text: parse_int(text, 1, 2**31 - 1))

@@ -20,6 +20,7 @@ from broker_cy.client.address import parse_addresses
 from broker_cy.client.clusters import ClusterEntry, select
 from broker_cy.client.deadline import DEFAULT_TIMEOUT_S
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.parsed import Parsed
 from broker_cy.client.program import EXIT_FAILED, EXIT_NOT_CONFIRMED, EXIT_UNREACHED, end
 from broker_cy.client.quantities import parse_duration
 from broker_cy.reporting.column import Column, Kind
@@ -39,6 +40,7 @@ from broker_mirror.promotion.linked import Promotion, PromotionRow, Show
 WAIT_S: Final = 60.0
 FORCED_TIMEOUT_S: Final = 5.0
 """The longest time of a request to a source that may be dead."""
+SECONDS: Final = Parsed("duration", lambda text: parse_duration(text) / 1000)
 EPILOG: Final = """\b
 examples:
   broker-mirror promote mm2.properties --flow 'A->B'
@@ -78,18 +80,6 @@ def add(group: click.Group) -> None:
     group.add_command(promote_command)
 
 
-class _Duration(click.ParamType[float]):
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        try:
-            return parse_duration(str(value)) / 1000
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 @click.command("promote", epilog=EPILOG)
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--flow", "flow_name", metavar="A->B", help="The flow of FILE, if several copy.")
@@ -106,7 +96,7 @@ class _Duration(click.ParamType[float]):
 @click.option(
     "--wait",
     "wait_s",
-    type=_Duration(),
+    type=SECONDS,
     default=WAIT_S,
     show_default="60s",
     metavar="TIME",
