@@ -4,8 +4,7 @@ promoted: what is left is to wait for the last records, and to commit the transl
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,7 +14,7 @@ from broker_mirror.flows import Flow
 from broker_mirror.formats import checkpoints as checkpoint_records
 from broker_mirror.formats.fields import DamagedRecord
 from broker_mirror.lag import lag_of
-from broker_mirror.promotion.linked import PromotionRow, Show
+from broker_mirror.promotion.linked import PromotionRow, Show, wait_until_copied
 from broker_mirror.proof.clients import records_of
 from broker_mirror.status import PartitionLag
 from broker_mirror.tasks.checkpoints import Checkpoints
@@ -78,21 +77,13 @@ class CopyPromotion:
             ]
 
     async def wait(self, timeout_s: float, show: Show) -> list[PromotionRow]:
-        """As Promotion.wait."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + timeout_s
-        before: list[int | None] = []
-        while True:
+        """Wait until everything was copied: see `wait_until_copied`."""
+
+        async def look() -> tuple[list[PromotionRow], Sequence[int | None]]:
             lags = await lag_of(self._flow)
-            rows = rows_of(self._flow, lags, self._topics)
-            show(rows)
-            ends = [each.end for each in lags]
-            if all(row.is_complete for row in rows) and ends == before:
-                return rows
-            before = ends
-            if loop.time() >= deadline_s:
-                return [replace(row, waiting=max(1, row.waiting or 0)) if row.is_complete else row for row in rows]
-            await asyncio.sleep(LOOK_S)
+            return rows_of(self._flow, lags, self._topics), [each.end for each in lags]
+
+        return await wait_until_copied(look, LOOK_S, timeout_s, show)
 
     async def commit_groups(self, *, is_forced: bool) -> tuple[dict[str, int], dict[str, str]]:
         """Commit the translated offsets of groups in the target. Unless it is forced, newest checkpoints are written

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -58,6 +58,31 @@ class PromotionRow:
 Show = Callable[[Sequence[PromotionRow]], None]
 
 
+async def wait_until_copied(
+    look: Callable[[], Awaitable[tuple[list[PromotionRow], Sequence[int | None]]]],
+    interval_s: float,
+    timeout_s: float,
+    show: Show,
+) -> list[PromotionRow]:
+    """Wait until all rows are complete, and the source has no record more at two looks. `look` returns the rows, and
+    the ends of the partitions in the source, in the same order each time. Returns the rows of the last look; not all
+    of them are complete if the time was over. Raises ClientError.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + timeout_s
+    before: Sequence[int | None] = []
+    while True:
+        rows, ends = await look()
+        show(rows)
+        if all(row.is_complete for row in rows) and ends == before:
+            return rows
+        before = ends
+        if loop.time() >= deadline_s:
+            # Complete rows whose source has just got more records count as waiting, too.
+            return [replace(row, waiting=max(1, row.waiting or 0)) if row.is_complete else row for row in rows]
+        await asyncio.sleep(interval_s)
+
+
 def row_of(mirror: MirrorTopic, ends: Mapping[TopicPartition, Ends], in_source: int | None = None) -> PromotionRow:
     """Return the state of a topic with these ends of its partitions (by the key in the target). `in_source` is the
     number of partitions of its source, None: not known.
@@ -104,24 +129,13 @@ class Promotion:
         return [row_of(mirror, ends, self._counts.get(mirror.source)) for mirror in self.mirrors]
 
     async def wait(self, timeout_s: float, show: Show) -> list[PromotionRow]:
-        """Wait until everything was copied: the source has no record more at two looks, and no transaction is open.
-        Returns the rows of the last look; not all of them are complete if the time was over. Raises ClientError.
-        """
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + timeout_s
-        before: dict[TopicPartition, int | None] = {}
-        while True:
+        """Wait until everything was copied, and no transaction is open: see `wait_until_copied`."""
+
+        async def look() -> tuple[list[PromotionRow], Sequence[int | None]]:
             ends = await self._ends()
-            rows = self._rows(ends)
-            show(rows)
-            sources = {key: each.source for key, each in ends.items()}
-            if all(row.is_complete for row in rows) and sources == before:
-                return rows
-            before = sources
-            if loop.time() >= deadline_s:
-                # Complete rows whose source has just got more records count as waiting, too.
-                return [replace(row, waiting=max(1, row.waiting or 0)) if row.is_complete else row for row in rows]
-            await asyncio.sleep(LOOK_S)
+            return self._rows(ends), [each.source for each in ends.values()]
+
+        return await wait_until_copied(look, LOOK_S, timeout_s, show)
 
     async def promote(self) -> list[PromotionRow]:
         """Promote the topics, and return what became of them. Raises ClientError if the target does not answer."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from broker_cy.admin.mirror_links import MirrorTopic
-from broker_mirror.promotion.linked import Ends, row_of
+from broker_mirror.promotion.linked import Ends, PromotionRow, row_of, wait_until_copied
 
 MIRROR = MirrorTopic("orders", "east", "orders", None, 2)
 FIRST, SECOND = MIRROR.keys
@@ -26,3 +29,30 @@ def test_a_source_without_an_answer_is_not_complete() -> None:
     """If this fails, a mirror is promoted as complete while its source cannot be asked."""
     row = row_of(MIRROR, {FIRST: Ends(10, 10, 10), SECOND: Ends(None, 10, 10)})
     assert (row.lag, row.waiting, row.is_complete) == (None, None, False)
+
+
+def waited(ends_of_looks: list[int], timeout_s: float) -> tuple[list[PromotionRow], int]:
+    """Wait for a copy that has reached the end of its source at each look; the last end stays. Returns the rows, and
+    how often they were shown.
+    """
+    ends = iter(ends_of_looks)
+    shown: list[Sequence[PromotionRow]] = []
+    end = 0
+
+    async def look() -> tuple[list[PromotionRow], Sequence[int | None]]:
+        nonlocal end
+        end = next(ends, end)
+        whole = Ends(end, end, end)
+        return [row_of(MIRROR, {FIRST: whole, SECOND: whole})], [end, end]
+
+    rows = asyncio.run(wait_until_copied(look, 0.0, timeout_s, shown.append))
+    return rows, len(shown)
+
+
+def test_a_source_that_still_grows_is_waited_for() -> None:
+    """If this fails, records that a producer writes during a planned failover stay only in the source."""
+    rows, looks = waited([10, 20, 30, 30], 60.0)
+    assert (rows[0].is_complete, looks) == (True, 4)
+    # Without time for a second look, it is not known whether the source grows.
+    rows, looks = waited([10], 0.0)
+    assert (rows[0].waiting, rows[0].is_complete, looks) == (1, False, 1)
