@@ -1,7 +1,8 @@
 """Follows the metadata image: opens, configures and deletes the partitions of this broker, and gives them their roles.
 
 This broker leads a partition with one replica, even if the image names no leader. A partition with several replicas
-has the role in the image (`Partition.assign`); `replication` acts on these roles.
+has the role in the image (`Partition.assign`); `replication` acts on these roles. The file is long because it is one
+class: whatever opens, assigns, retries or deletes a partition must know all of its states.
 """
 
 from __future__ import annotations
@@ -18,11 +19,9 @@ from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_BROKER
 from broker_cy.partitions import creations, lost_logs
 from broker_cy.partitions.creations import Creations
+from broker_cy.partitions.led_partitions import LedPartitions
 from broker_cy.partitions.topic_configs import RecordSchemaChecks, TopicConfigs
-from broker_cy.replica.broker_status import BrokerStatus
-from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.partition import Partition
-from broker_cy.replica.silence import FollowerSilence
 from broker_cy.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -90,11 +89,7 @@ class PartitionService:
         self._on_late_role = on_late_role
         # Set by the owner of the connections to other brokers; None: this broker does not fetch.
         self.replication: Replication | None = None
-        # The brokers of the image, shared by the leaders' InSync.
-        self.broker_statuses: dict[int, BrokerStatus] = {}
-        self._silence: FollowerSilence | None = None
-        self._led: dict[tuple[str, int], Partition] = {}  # those with several replicas that this broker leads
-        self._last_tick_s = 0.0
+        self.led = LedPartitions(config, group)
         self._starting = True
         self._creations = Creations(group.loop, self._create_late, on_creating)
         # Partitions without a log, and the time of the last attempt to open one (monotonic).
@@ -144,12 +139,7 @@ class PartitionService:
         """Apply one committed change."""
         self._image = image
         self._configs.take(image)
-        for broker_id in delta.brokers:
-            broker = image.brokers.get(broker_id)
-            if broker is None:
-                self.broker_statuses.pop(broker_id, None)
-            else:
-                self.broker_statuses[broker_id] = BrokerStatus(broker.epoch, broker.is_active, broker.rack)
+        self.led.take_brokers(delta, image)
         if any(kind == RESOURCE_BROKER for kind, _ in delta.configs):
             self._configs.take_broker_settings()
         for topic in delta.topics:
@@ -158,8 +148,7 @@ class PartitionService:
             if topic.after is not None:
                 self._open(topic.after)
         if delta.brokers:
-            for partition in self._led.values():
-                partition.settle_deletes()  # which waits for no broker that is fenced
+            self.led.settle_deletes()
         self._starting = False
         self._configs.apply(delta)
 
@@ -264,11 +253,11 @@ class PartitionService:
         if is_new:
             self._flush()  # staged batches belong to the previous epoch
             partition.mirror(is_mirror(self._image.configs.topic(partition.topic)))
-        partition.assign(image, leads, self._new_in_sync, self._logs.high_watermarks.get(key, -1))
+        partition.assign(image, leads, self.led.new_in_sync, self._logs.high_watermarks.get(key, -1))
         if leads:
-            self._led[key] = partition
+            self.led.add(partition)
         else:
-            self._led.pop(key, None)
+            self.led.remove(partition)
         if not is_new:
             return
         if self.replication is not None:
@@ -294,21 +283,6 @@ class PartitionService:
         partition = self._table.get(log.topic, log.partition)
         if partition is not None and partition.log is log:
             self._group.commit.moved(partition, root)
-
-    def _new_in_sync(self) -> InSync:
-        """For a partition that begins to lead; it sets min.insync.replicas."""
-        lag_max_ms = self._config["replica.lag.time.max.ms"]
-        return InSync(self._config.node_id, self.broker_statuses, lag_max_ms, 1, self.silence())
-
-    def silence(self) -> FollowerSilence:
-        """The brokers that have stopped fetching; the code that answers fetches reports to it."""
-        if self._silence is None:
-            self._silence = FollowerSilence(
-                self._config["brokercy.replica.silence.max.ms"],
-                self._config["replica.lag.time.max.ms"],
-                self.broker_statuses,
-            )
-        return self._silence
 
     def _remove(self, partition: Partition) -> None:
         """Delete a partition that was moved to other brokers."""
@@ -401,8 +375,7 @@ class PartitionService:
         silence.LATE_MS.
         """
         now_s = self._clock.monotonic()
-        if self._led:
-            self._drop_slow(now_s)
+        self.led.drop_slow(now_s)
         if not self._offline or now_s - self._last_retry_s < RETRY_S:
             return
         self._last_retry_s = now_s
@@ -442,21 +415,6 @@ class PartitionService:
             if partition.log is not None and os.path.dirname(partition.log.directory) == path:
                 partition.lose_disk()
 
-    def _drop_slow(self, now_s: float) -> None:
-        silence = self.silence()
-        if silence.tick(int(now_s * 1000)):
-            LOGGER.warning("followers have stopped fetching", extra=facts(brokers=sorted(silence.silent)))
-        is_due = now_s - self._last_tick_s >= self._config["replica.lag.time.max.ms"] / 2000
-        if is_due:
-            self._last_tick_s = now_s
-        elif not silence.silent:
-            return
-        self._group.before_ticks()
-        for partition in self._led.values():
-            in_sync = partition.replica.in_sync
-            if is_due or (in_sync is not None and not silence.silent.isdisjoint(in_sync.isr)):
-                partition.tick()
-
     def _delete(self, topic: TopicImage) -> None:
         self._flush()
         self._configs.forget(topic.name)
@@ -470,7 +428,7 @@ class PartitionService:
         partition.close()
         self._offline.pop(key, None)
         self._lost.discard(key)
-        self._led.pop(key, None)
+        self.led.remove(partition)
         if partition.assigned is not None and self.replication is not None:
             self.replication.leave(partition)
         try:

@@ -445,7 +445,7 @@ class BrokerServer:
         self._replication = BrokerReplication(broker, self._throttles, self._core.flush)
         broker.mirror_views = self._replication.mirror_views
         self._partitions.replication = self._replication.fetchers
-        self._core.silence = self._partitions.silence()
+        self._core.silence = self._partitions.led.silence
         self._core.on_alter = self._replication.alterations.add
         await broker.controller.start(self._endpoints(), broker.log_manager.previous_broker_epoch)
         broker.log_manager.note_broker_epoch(broker.controller.broker_epoch)
