@@ -12,7 +12,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.cluster import ClusterDescription, FeatureRange
 from broker_cy.admin.commit_notes import NotedTimestamps
-from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
+from broker_cy.admin.configs import ConfigEntry, ConfigResource
 from broker_cy.admin.group_lag import GroupLag, RecordTimestamps
 from broker_cy.admin.group_values import SHARE, WITHOUT_MEMBERS, GroupListing
 from broker_cy.admin.lag_history import LagHistory
@@ -22,10 +22,9 @@ from broker_cy.admin.partition_health import PartitionHealth
 from broker_cy.admin.quorum import QuorumDescription
 from broker_cy.admin.quotas import QuotaEntry
 from broker_cy.admin.scram_users import ScramCredential
-from broker_cy.admin.segments import segments_of
 from broker_cy.admin.share_in_flight import GroupInFlight, in_flight_of
 from broker_cy.admin.tokens import DelegationToken
-from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState
+from broker_cy.admin.transactions import HangingTransaction, ProducerState
 from broker_cy.client.clusters import ClusterEntry
 from broker_cy.client.decoded import Decoder
 from broker_cy.client.turns import Turns
@@ -36,6 +35,8 @@ from broker_cy.console.figures import TopicCounts, counts_of
 from broker_cy.console.history import Events, Samples
 from broker_cy.console.listeners import LoopOwner
 from broker_cy.console.moving import Moving, moving_now
+from broker_cy.console.partition_rows import partition_rows
+from broker_cy.console.transactions import hanging_transactions, open_transactions, producers_of
 from broker_cy.security.acls import Binding
 from broker_registry.serdes.tools import console_decoder_of
 
@@ -52,7 +53,6 @@ MOVES_RATE_MS = 15_000
 TYPES_AGE_S = 60.0
 # Groups whose lag one request asks for.
 LAG_GROUPS_A_CALL = 50
-_TRANSACTION_TIMEOUT = "transaction.max.timeout.ms"
 
 
 def now_ms() -> int:
@@ -201,10 +201,10 @@ class Session:
         return self._feeds.get(("configs", resource), fetch, 10.0)
 
     def transactions(self) -> Feed[tuple[OpenTransaction, ...]]:
-        return self._feeds.get("transactions", self._transactions, 3.0)
+        return self._feeds.get("transactions", lambda: open_transactions(self._quick, now_ms), 3.0)
 
     def hanging(self) -> Feed[tuple[HangingTransaction, ...]]:
-        return self._feeds.get("hanging", self.find_hanging, 15.0, 30.0)
+        return self._feeds.get("hanging", lambda: hanging_transactions(self._quick, now_ms), 15.0, 30.0)
 
     def acls(self) -> Feed[list[Binding]]:
         return self._feeds.get("acls", self._quick.acls.describe, 5.0)
@@ -238,7 +238,7 @@ class Session:
         return self._feeds.get("features", self._quick.cluster.features, 30.0)
 
     def producers(self, topic: str) -> Feed[tuple[tuple[TopicPartition, ProducerState], ...]]:
-        return self._feeds.get(("producers", topic), lambda: self._producers(topic), 5.0)
+        return self._feeds.get(("producers", topic), lambda: producers_of(self._quick, topic), 5.0)
 
     def mirrors(self) -> Feed[MirrorFlows]:
         """The flows of mirrors into the cluster."""
@@ -263,6 +263,9 @@ class Session:
                 lambda: self.groups().fresh(TOPICS_AGE_S),
             )
         return await self._mirrors.read()
+
+    async def _partitions(self, topic: str) -> tuple[PartitionRow, ...]:
+        return await partition_rows(self._quick, topic, self.entry.metrics_token_file, self._tls)
 
     async def _scram_users(self) -> tuple[ScramCredential, ...]:
         users = (await self._quick.scram_users.describe()).whole()
@@ -373,76 +376,3 @@ class Session:
     async def _in_flight(self, group_id: str) -> GroupInFlight | None:
         found = await in_flight_of(self._quick.caller, group_id, self.entry.metrics_token_file, self._tls)
         return found if found.brokers else None
-
-    async def _partitions(self, topic: str) -> tuple[PartitionRow, ...]:
-        info = (await self._quick.topics.describe([topic])).whole()[topic]
-        keys = [TopicPartition(topic, part.partition) for part in info.partitions]
-        starts, ends, disks, segments = await asyncio.gather(
-            self._quick.offsets.earliest(keys),
-            self._quick.offsets.latest(keys),
-            self._quick.log_dirs.describe(topics=[topic]),
-            segments_of(self._quick.caller, topic, self.entry.metrics_token_file, self._tls),
-        )
-        on_disk = {
-            replica.partition: (replica.size_bytes, directory.path)
-            for directories in disks.found.values()
-            for directory in directories
-            for replica in directory.replicas
-        }
-        await asyncio.sleep(0)
-        return tuple(
-            PartitionRow(
-                part.partition,
-                part.leader_id,
-                part.leader_epoch,
-                part.replicas,
-                part.in_sync_replicas,
-                starts.found.get(key),
-                ends.found.get(key),
-                on_disk.get(part.partition, (None, ""))[0],
-                on_disk.get(part.partition, (None, ""))[1],
-                segments.get(part.partition),
-            )
-            for key, part in zip(keys, info.partitions, strict=True)
-        )
-
-    async def _transactions(self) -> tuple[OpenTransaction, ...]:
-        listed = [each for part in (await self._quick.transactions.list_all()).whole().values() for each in part]
-        unended = [
-            each.transactional_id for each in listed if each.state in ("Ongoing", "PrepareCommit", "PrepareAbort")
-        ]
-        described = (await self._quick.transactions.describe(unended)).found if unended else {}
-        at_ms = now_ms()
-        rows = []
-        for each in listed:
-            reported = described.get(each.transactional_id)
-            start = None if reported is None else reported.start_ms
-            rows.append(
-                OpenTransaction(
-                    each,
-                    None if start is None else max(0, at_ms - start),
-                    None if reported is None else reported.timeout_ms,
-                    () if reported is None else reported.partitions,
-                )
-            )
-        return tuple(rows)
-
-    async def find_hanging(self) -> tuple[HangingTransaction, ...]:
-        """Return the transactions of all partitions that no coordinator will end. Raises ClientError."""
-        topics = await self._quick.topics.list_all()
-        keys = [TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions]
-        return await self._quick.transactions.find_hanging(
-            keys, now_ms(), max_timeout_ms=await self._transaction_timeout_ms()
-        )
-
-    async def _transaction_timeout_ms(self) -> int:
-        """Return the longest transaction timeout that the brokers allow; Kafka's default if they do not report it."""
-        brokers = [ConfigResource(ResourceType.BROKER, str(node)) for node in self.client.caller.metadata.nodes]
-        reported = await self._quick.configs.describe(brokers, names=[_TRANSACTION_TIMEOUT])
-        values = [entry.value for entries in reported.found.values() for entry in entries if entry.value]
-        return max((int(value) for value in values if value.isdecimal()), default=MAX_TIMEOUT_MS)
-
-    async def _producers(self, topic: str) -> tuple[tuple[TopicPartition, ProducerState], ...]:
-        keys = await self._quick.records.partitions(topic)
-        found = (await self._quick.transactions.producers(keys)).found
-        return tuple((key, producer) for key, producers in found.items() for producer in producers)

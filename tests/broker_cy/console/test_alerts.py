@@ -163,7 +163,7 @@ def test_a_hanging_transaction(broker_cy: BrokerProcess, name: str) -> None:
     async def job(looking: Looking) -> None:
         await leave_hanging(looking.session.client, name)
         await looking.announces(f"hangs in {name}-0, idle for ")
-        (hanging,) = [each for each in await looking.session.find_hanging() if each.partition.topic == name]
+        (hanging,) = [each for each in await looking.session.hanging().fresh(0.0) if each.partition.topic == name]
         await looking.session.client.transactions.abort(hanging.partition, hanging.producer)
         await looking.announces("hanging transactions: resolved: ")
 
