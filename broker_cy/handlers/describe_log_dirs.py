@@ -19,7 +19,7 @@ from broker_cy.wire.frame import ApiKey
 
 if TYPE_CHECKING:
     from broker_cy.replica.partition import Partition
-    from broker_cy.storage.moves.replica_moves import Move
+    from broker_cy.storage.moves.move import Move
     from broker_cy.storage.rooms import Rooms
 
 Response = messages.DescribeLogDirsResponse

@@ -27,7 +27,8 @@ from broker_cy.storage.moves import replica_moves
 from broker_cy.storage.moves.future_replica import FutureReplica, Part
 from broker_cy.storage.moves.log_moves import LogMoves
 from broker_cy.storage.moves.log_relocation import relocate
-from broker_cy.storage.moves.replica_moves import Move, ReplicaMoves, State
+from broker_cy.storage.moves.move import Move, State
+from broker_cy.storage.moves.replica_moves import ReplicaMoves
 from broker_cy.storage.offline_logs import OfflineLogs
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
 from broker_cy.storage.placement import Placement

@@ -1,4 +1,4 @@
-"""The log manager as the host of moves between its data directories (storage.moves.replica_moves.Host)."""
+"""The log manager as the host of moves between its data directories (storage.moves.move.Host)."""
 
 from __future__ import annotations
 

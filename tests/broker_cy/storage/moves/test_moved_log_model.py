@@ -13,7 +13,7 @@ from hypothesis.stateful import precondition, rule
 
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.moves import replica_moves
-from broker_cy.storage.moves.replica_moves import Move, State
+from broker_cy.storage.moves.move import Move, State
 from tests.broker_cy.storage.managing import Manager, open_manager
 from tests.broker_cy.storage.test_log_model import LogMachine
 
