@@ -275,7 +275,7 @@ JBOD_DEFECTS: dict[Planter, str] = {
     removed_followers_have_kept_up: (
         "replica/test_in_sync.py::test_a_late_report_of_a_removed_member_holds_no_high_watermark"
     ),
-    logs_return_to_what_they_left: "storage/moves/test_replica_moves.py::test_log_does_not_return_to_what_it_left",
+    logs_return_to_what_they_left: "storage/moves/test_left_directories.py::test_log_does_not_return_to_what_it_left",
     old_logs_are_served: "storage/test_duplicates.py::test_the_old_log_is_not_served_without_the_new_one",
     moves_commit_the_ends_of_logs: "storage/moves/test_replica_moves.py::test_a_move_commits_nothing",
     logs_are_placed_by_their_number: "storage/test_placement.py::test_the_emptier_disk_gets_the_logs",
