@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from broker_cy.coordinator.assignors.streams_spec import TaskAssignment
 from broker_cy.coordinator.settings import StreamsGroupSettings
 from broker_cy.coordinator.streams.configure import Status
-from broker_cy.coordinator.streams.describe import describe
-from broker_cy.coordinator.streams.member import HeldTasks
-from broker_cy.coordinator.streams.validation import check_request
-from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import RESOURCE_GROUP
 from broker_cy.metrics.events import StreamsStatus
-from broker_cy.wire import messages
-from tests.broker_cy.coordinator.consumer_harness import Topics, topic_id
+from tests.broker_cy.coordinator.consumer_harness import Topics
 from tests.broker_cy.coordinator.harness import GROUP, durable
 from tests.broker_cy.coordinator.streams_harness import (
     AT_ONCE,
     REBALANCE_MS,
-    STATELESS,
-    WORD_COUNT,
     Part,
     StreamsHarness,
     topology,
 )
 
-Request = messages.StreamsGroupHeartbeatRequest
 ALL = {"0": {0, 1, 2, 3}}
 SESSION_MS = 45_000
 
@@ -339,159 +330,3 @@ def test_records_that_cannot_be_written_change_nothing(h: StreamsHarness) -> Non
     h.hold = False
     h.advance(SESSION_MS)
     assert h.streams().state_name == "Empty"
-
-
-# ---- offsets, other types ----
-
-
-def test_offsets_are_committed_by_the_owners_of_tasks(h: StreamsHarness) -> None:
-    """If this fails, a member that lost a task overwrites the offsets of the next one."""
-    epoch = two_members(h)
-    kept = min(h.streams().members["A"].assigned.active["0"])
-    gone = min(ALL["0"] - h.streams().members["A"].assigned.active["0"].keys())
-    how: dict[str, Any] = {"member_id": "A", "topic_id": topic_id("t")}
-    assert h.commit("now", 1, generation=epoch, partition=kept, **how) is ErrorCode.NONE
-    assert h.commit("before", 2, generation=2, partition=kept, **how) is ErrorCode.NONE
-    assert h.commit("gone", 3, generation=2, partition=gone, **how) is ErrorCode.STALE_MEMBER_EPOCH
-    assert h.commit("newer", 4, generation=epoch + 1, partition=kept, **how) is ErrorCode.STALE_MEMBER_EPOCH
-    assert h.commit("old api", 5, generation=epoch, version=8, **how) is ErrorCode.UNSUPPORTED_VERSION
-    assert h.commit("stranger", 6, generation=epoch, member_id="X") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert h.commit("admin", 7) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert h.fetch(partition=kept).committed_offset == 2
-    assert h.fetch(member_id="A", member_epoch=epoch - 1).error_code == ErrorCode.STALE_MEMBER_EPOCH
-    assert h.delete_offsets("subscribed", "t", kept).topics[0].partitions[0].error_code == (
-        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    )
-
-
-def test_commits_in_a_topic_that_two_subtopologies_read() -> None:
-    """If this fails, commits with a former epoch get another code than from Kafka, which looks at the tasks of one of
-    the subtopologies alone.
-    """
-    h = StreamsHarness(Topics(t=4), streams=AT_ONCE)
-    shared = topology(Part(["t"]), Part(["t"]))
-    h.enter("a", "A", shared)
-    h.enter("b", "B", shared)
-    h.beat("a revokes", "A", 2, owned={**ALL, "1": ALL["0"]})
-    kept = h.active("a revokes")
-    assert kept is not None
-    assert kept["0"] == kept["1"]
-    h.beat("a has revoked", "A", 2, owned=kept)
-    member = h.streams().members["A"]
-    mine = min(kept["0"])
-    assert (member.epoch, member.active_since("0", mine), member.active_since("1", mine)) == (3, 2, 2)
-    how: dict[str, Any] = {"member_id": "A", "topic_id": topic_id("t"), "partition": mine}
-    assert h.commit("both", 1, generation=2, **how) is ErrorCode.NONE
-    h.streams().put_member("A", member._replace(assigned=HeldTasks({"1": {mine: 2}}, {}, {})))
-    assert h.commit("the last one", 2, generation=2, **how) is ErrorCode.NONE
-    h.streams().put_member("A", member._replace(assigned=HeldTasks({"0": {mine: 2}}, {}, {})))
-    assert h.commit("the first one", 3, generation=2, **how) is ErrorCode.STALE_MEMBER_EPOCH
-
-
-def test_a_group_takes_the_place_of_an_empty_classic_one_and_back(h: StreamsHarness) -> None:
-    """If this fails, an application cannot move to the new protocol, or back, with its offsets."""
-    h.commit("admin", 5, topic_id=topic_id("t"))
-    h.enter("a", "A")
-    assert h.active("a") == ALL
-    assert h.join("classic", "").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert h.delete_groups("d", GROUP) == {GROUP: ErrorCode.NON_EMPTY_GROUP}
-    h.beat("a leaves", "A", -1)
-    h.join_new("classic 2")
-    assert h.group().group_type.value == "classic"
-    assert h.fetch().committed_offset == 5
-    assert not h.machine.subscribers.of("t")
-
-
-def test_an_empty_group_can_be_deleted(h: StreamsHarness) -> None:
-    """If this fails, applications that ended stay in all lists, or their records come back after a restart."""
-    h.enter("a", "A", WORD_COUNT)
-    h.beat("a leaves", "A", -1)
-    assert h.delete_groups("d", GROUP) == {GROUP: ErrorCode.NONE}
-    assert GROUP not in h.machine.groups
-    h.restart()
-    assert GROUP not in h.machine.groups
-
-
-# ---- reads ----
-
-
-def test_a_group_is_described_as_its_written_records_have_it(h: StreamsHarness) -> None:
-    """If this fails, an operator sees a state that another coordinator would not have."""
-    h = StreamsHarness(Topics(t=4, words=4, counts=4))
-    h.enter("a", "A", WORD_COUNT, endpoint=("host-a", 9))
-    description = describe(h.written().get(GROUP), GROUP)
-    shown = description.whole()
-    assert (shown.group_state, shown.group_epoch, shown.assignment_epoch) == ("Stable", 2, 2)
-    assert shown.topology is not None
-    assert shown.topology.subtopologies is not None
-    assert [topic.partitions for topic in shown.topology.subtopologies[1].state_changelog_topics] == [4]
-    assert description.topics == {"t", "words", "counts"}
-    member = shown.members[0]
-    assert (member.member_id, member.process_id, member.client_host) == ("A", "process-A", "/127.0.0.1")
-    assert member.user_endpoint is not None
-    assert member.assignment == member.target_assignment
-    assert {each.subtopology_id for each in member.assignment.active_tasks} == {"0", "1"}
-    h.hold = True
-    h.enter("b", "B", WORD_COUNT)
-    assert describe(h.written().get(GROUP), GROUP).whole() == shown
-    h.write()
-    assert describe(h.written().get(GROUP), GROUP).group.group_epoch == 3
-    assert [(g.group_type, g.protocol_type) for g in h.list_groups(types=["Streams"])] == [("streams", "streams")]
-    assert describe(None, "x").group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-
-
-# ---- requests ----
-
-
-def _valid(**how: object) -> Request:
-    fields: dict[str, object] = {
-        "group_id": "g",
-        "member_id": "A",
-        "rebalance_timeout_ms": 1,
-        "topology": STATELESS,
-        "active_tasks": [],
-        "standby_tasks": [],
-        "warmup_tasks": [],
-    }
-    return Request(**{**fields, **how})  # type: ignore[arg-type]
-
-
-CHANGELOG = topology(Part(["t"], changelogs=["c"]))
-CHANGELOG.subtopologies[0].state_changelog_topics[0].partitions = 3
-REGEX = topology(Part(["t"]))
-REGEX.subtopologies[0].source_topic_regex = ["t.*"]
-
-
-@pytest.mark.parametrize(
-    ("request_", "code"),
-    [
-        (_valid(), None),
-        (_valid(member_epoch=3, topology=None), None),
-        (_valid(member_epoch=-1, topology=None), None),
-        (_valid(instance_id="i"), ErrorCode.INVALID_REQUEST),
-        (_valid(task_offsets=[]), ErrorCode.INVALID_REQUEST),
-        (_valid(task_end_offsets=[]), ErrorCode.INVALID_REQUEST),
-        (_valid(member_epoch=3, topology=None, warmup_tasks=[Request.TaskIds()]), ErrorCode.INVALID_REQUEST),
-        (_valid(topology=REGEX), ErrorCode.INVALID_REQUEST),
-        (_valid(member_id=" "), ErrorCode.INVALID_REQUEST),
-        (_valid(group_id=""), ErrorCode.INVALID_REQUEST),
-        (_valid(rack_id="\t"), ErrorCode.INVALID_REQUEST),
-        (_valid(rebalance_timeout_ms=-1), ErrorCode.INVALID_REQUEST),
-        (_valid(active_tasks=None), ErrorCode.INVALID_REQUEST),
-        (_valid(standby_tasks=[Request.TaskIds()]), ErrorCode.INVALID_REQUEST),
-        (_valid(topology=None), ErrorCode.INVALID_REQUEST),
-        (_valid(topology=CHANGELOG), ErrorCode.STREAMS_INVALID_TOPOLOGY),
-        (_valid(member_epoch=-2, topology=None), ErrorCode.INVALID_REQUEST),
-        (_valid(member_epoch=-3, topology=None), ErrorCode.INVALID_REQUEST),
-        (_valid(member_epoch=3, topology=None, standby_tasks=None), ErrorCode.INVALID_REQUEST),
-        (_valid(member_epoch=3), ErrorCode.INVALID_REQUEST),
-    ],
-)
-def test_requests_that_no_group_is_needed_to_refuse(request_: Request, code: ErrorCode | None) -> None:
-    """If this fails, clients get other errors than from Kafka, or break a group."""
-    if code is None:
-        check_request(request_)
-        return
-    with pytest.raises(KafkaError) as error:
-        check_request(request_)
-    assert error.value.code is code
