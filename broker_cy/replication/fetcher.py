@@ -10,6 +10,9 @@ loop calls `answered`. An error of one partition, or a failed write, does not de
 is fetched again after replica.fetch.backoff.ms, and earlier at first if one of the two brokers only has newer metadata.
 A failed connection is made again after waits that double from NEWS_S up to replica.fetch.backoff.ms, or as soon as the
 metadata of the leader change. Memory is bounded by one answer (replica.fetch.response.max.bytes).
+
+The file is long because it is one class: the connection, the request on its way and the partitions in it decide
+together when the next request is made.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 the broker no longer leads the partition.
 
 The state machines are in broker_cy.share. This service has what they lack: the loop, the clock, the log, and the share
-coordinator.
+coordinator. The file is long because a share partition ends in many ways (its leader, its session, its feature, a
+failed write), and whatever ends it must know its fetches, locks and writes.
 """
 
 from __future__ import annotations

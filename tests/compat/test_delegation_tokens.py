@@ -1,4 +1,6 @@
-"""Delegation tokens (KIP-48, KIP-373): the same responses as Apache Kafka 4.3.1, and logins with tokens."""
+"""Delegation tokens (KIP-48, KIP-373): the same responses as Apache Kafka 4.3.1, and logins with tokens. The file is
+long because one script of requests is played to both brokers.
+"""
 
 from __future__ import annotations
 

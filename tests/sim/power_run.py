@@ -1,5 +1,6 @@
 """One seed of the power cut simulation: a broker, random work on its topics, failing disks, and in between ends of the
-process and power losses.
+process and power losses. The file is long because it is one run: each act and each end needs the records and topics
+that the earlier ones may have left.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Defects of the quorum, which its simulation must find. Each is planted by replacing one function or value."""
+"""Defects of the quorum, which its simulation must find. Each is planted by replacing one function or value. The file
+is long because it is one list.
+"""
 
 from __future__ import annotations
 

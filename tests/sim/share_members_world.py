@@ -3,7 +3,8 @@ go, administrators, a share coordinator that fails or whose answers are lost or 
 compaction, and coordinators that move.
 
 The coordinator's log is a partition of the broker, on files. The world keeps the members' knowledge and the state of
-share partitions apart from the coordinator's state, and compares them after each step.
+share partitions apart from the coordinator's state, and compares them after each step. The file is long because each
+act needs what the others left under way: requests, deadlines, calls and late answers.
 """
 
 from __future__ import annotations

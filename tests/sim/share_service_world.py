@@ -4,7 +4,8 @@ answers late, with errors, or executes a write and loses the answer; the partiti
 operator changes records in flight.
 
 The world keeps the records that members were given and that were settled, apart from the service, and compares both
-after each step. tests/sim/share_world.py has the state machines alone, with more turns of the log.
+after each step. tests/sim/share_world.py has the state machines alone, with more turns of the log. The file is long
+because each act needs what the others left under way.
 """
 
 from __future__ import annotations

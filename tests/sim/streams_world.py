@@ -4,6 +4,7 @@ compaction, and coordinators that move.
 
 The coordinator's log is a partition of the broker, on files. The world keeps the threads' knowledge apart from the
 coordinator's state, and compares the two after each step.
+The file is long because each act needs what the others left under way: requests, deadlines and late answers.
 """
 
 from __future__ import annotations

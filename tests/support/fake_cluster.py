@@ -1,7 +1,8 @@
 """An in-memory cluster for the admin client: nodes, moving partitions, settings and a quorum, instead of its pool.
 Requests and responses go through the codec, in the highest version, so that a field that a version lacks is also an
 error here. A moving replica copies some bytes at every ListPartitionReassignments; it is complete when it has all
-bytes. A replica that moves between directories copies at every DescribeLogDirs.
+bytes. A replica that moves between directories copies at every DescribeLogDirs. The file is long because it is one
+cluster: each request is answered from the state that the others have changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The differences of two JSON schemas, by the rules of Confluent's registry.
 
 A pair of shapes is compared once. A pair below itself counts as compatible; if that assumption proves wrong, the whole
-comparison is repeated with what was found, until nothing new is found.
+comparison is repeated with what was found, until nothing new is found. The file is long because schemas contain each
+other: the comparison of each kind of shape calls those of the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A node detects immediately that the process of another broker has ended, and mistakes nothing else for that."""
+"""A node detects immediately that the process of another broker has ended, and mistakes nothing else for that. The file
+is long because the same watch distinguishes all kinds of ends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A `GroupMachine` with a manual clock, a log in memory, and requests in short form."""
+"""A `GroupMachine` with a manual clock, a log in memory, and requests in short form. The file is long because it has
+each request of a group coordinator once, for the tests of all types of groups.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""ShareFetch and ShareAcknowledge over a whole broker, by members that nothing but their requests know."""
+"""ShareFetch and ShareAcknowledge over a whole broker, by members that nothing but their requests know. The file is
+long because the two requests have one session, whose rules each test sees from another side.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Logs that are opened after the start: their files and checkpoint entries belong to them all the time."""
+"""Logs that are opened after the start: their files and checkpoint entries belong to them all the time. The file is
+long because everything that a broker does with a log may happen before that log is open.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """One machine of the world with its disk, its clocks and, while it runs, one real broker.
 
 The process ends in the middle of a call to the disk (disks.die_at), between two turns of its loop, or by a clean stop.
+The file is long because a machine is one state: starts, ends and faults depend on what the others left.
 """
 
 from __future__ import annotations

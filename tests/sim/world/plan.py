@@ -1,5 +1,6 @@
 """The decisions of a seed before the world begins: machines, clients, and faults with their times. A plan is data, so
-that a failing one can be shortened and kept (`python -m tests.sim.world`).
+that a failing one can be shortened and kept (`python -m tests.sim.world`). The file is long because it is one list: the
+profiles and the kinds of clusters, each with its chances.
 """
 
 from __future__ import annotations

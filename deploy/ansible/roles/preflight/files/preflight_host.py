@@ -3,7 +3,8 @@
 `ask` describes the host, and opens listeners on the free ports of the broker, so that the other hosts can try them;
 they end after `listen_s`. `reach` tries the listeners of other hosts and compares the clocks. `stop` ends the
 listeners. `disks` describes devices for os_tuning, and `place` the mount point of a new disk. The file uses only the
-standard library and runs with Python 3.8, because it must be able to report that a host is too old.
+standard library and runs with Python 3.8, because it must be able to report that a host is too old. It is one long
+file because the host gets it as one text.
 """
 
 from __future__ import annotations
