@@ -19,6 +19,7 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage, PartitionImage
 from broker_cy.metadata.records import VersionedRecord
+from broker_cy.metadata.snapshot import partition_record
 from broker_cy.metadata.topics import TopicImage
 from broker_cy.wire import messages
 
@@ -85,9 +86,6 @@ def raised(
     state: MetadataImage, topic_id: UUID, index: int, partition: PartitionImage, leader_epoch: int
 ) -> VersionedRecord:
     """The record that begins `leader_epoch` with the same leader."""
-    # Imported here, because a start needs no snapshot.
-    from broker_cy.metadata.snapshot import partition_record
-
     after = partition._replace(leader_epoch=leader_epoch, partition_epoch=partition.partition_epoch + 1)
     return partition_record(topic_id, index, after, state.features.metadata_version)
 

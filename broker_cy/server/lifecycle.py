@@ -31,7 +31,7 @@ from broker_cy.control.topics.auto_topics import AutoTopics
 from broker_cy.coordinator_services.coordinator_service import ServiceContext
 from broker_cy.coordinator_services.coordinators import Coordinators
 from broker_cy.events.event_log import EventLog
-from broker_cy.handlers import serve_handlers
+from broker_cy.handlers import fetch, produce, serve_handlers
 from broker_cy.metadata.image import Endpoint
 from broker_cy.metrics.events import DirectoryFailed, ReplicaMoved
 from broker_cy.network.sockets import Buffers
@@ -53,6 +53,7 @@ from broker_cy.storage.data_directory import holds_partitions
 from broker_cy.telemetry.commit_sampler import CommitSampler
 from broker_cy.telemetry.loop_watch import LoopWatch
 from broker_cy.telemetry.metrics_binding import bind_metrics
+from broker_cy.telemetry.metrics_page import render
 from broker_cy.telemetry.metrics_sampler import MetricsSampler
 from broker_cy.telemetry.node_pages import Pages
 
@@ -230,8 +231,6 @@ class BrokerServer:
 
     async def page(self, topics: frozenset[str] | None) -> bytes:
         """The page of a scrape; with `topics`, only the metrics of their partitions."""
-        from broker_cy.telemetry.metrics_page import render
-
         return await render(self.broker, self._core, self._watch, topics)
 
     async def share_group_page(self, group_id: str) -> bytes:
@@ -281,8 +280,6 @@ class BrokerServer:
         return [f"the {name} coordinator is loading" for name, is_loading in loading.items() if is_loading]
 
     def _install_hot_handlers(self) -> None:
-        from broker_cy.handlers import fetch, produce
-
         self._core.cold_reader = self._pools.cold_reader
         self._core.fetch_bytes_max = self.config["fetch.max.bytes"]
         produce.install(self._core, some_unopened=True)
@@ -491,8 +488,6 @@ class BrokerServer:
 
     def _on_creating(self, is_creating: bool) -> None:
         """Have requests wait for logs that are not created yet."""
-        from broker_cy.handlers import produce
-
         self._is_creating = is_creating
         produce.install(self._core, some_unopened=is_creating or bool(self.broker.log_manager.unopened))
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from broker_cy.controller.feature_ops import FeatureUpdate, UpdateFeatures
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features
 from broker_cy.quorum.step import UpgradeKRaftVersion
 
 if TYPE_CHECKING:
     from broker_cy.control.quorum.quorum_driver import QuorumDriver
-    from broker_cy.controller.feature_ops import FeatureUpdate
     from broker_cy.controller.operation import Operation
 
 R = TypeVar("R")
@@ -36,9 +36,6 @@ async def update_features(
     """Set the levels. kraft.version is first, when everything else was checked: nothing is written if the quorum
     refuses it. Raises KafkaError.
     """
-    # Imported here, because a start does not need it.
-    from broker_cy.controller.feature_ops import UpdateFeatures
-
     quorum = driver.quorum
 
     def operation(*, is_check: bool) -> Any:

@@ -5,6 +5,7 @@ version in front.
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Protocol, TypeVar
 
 from broker_cy.core.errors import WireError
@@ -80,8 +81,6 @@ def read_principal(data: bytes | None) -> tuple[str, bool]:
 
 def packed_address(host: str) -> bytes:
     """An IP address as 4 or 16 bytes, as Java's InetAddress has it."""
-    import ipaddress
-
     try:
         return ipaddress.ip_address(host.partition("%")[0]).packed
     except ValueError:
@@ -91,6 +90,4 @@ def packed_address(host: str) -> bytes:
 
 def unpacked_address(address: bytes) -> str:
     """The address as text. Raises ValueError unless it has 4 or 16 bytes."""
-    import ipaddress
-
     return str(ipaddress.ip_address(bytes(address)))
