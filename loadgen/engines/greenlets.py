@@ -13,8 +13,9 @@ import gevent
 
 from broker_cy.client.payload.keys import KeySource
 from broker_cy.client.payload.values import ValueSource
+from broker_cy.client.transaction import produce_message
 from broker_cy.core.errors import WireError
-from broker_cy.wire import codec, messages
+from broker_cy.wire import codec
 from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.records import Record, encode_batch
 from loadgen.engines.base import ACKS, CODECS, EngineError, Work
@@ -222,9 +223,7 @@ class Sender:
             producer_epoch=self._identity[1],
             base_sequence=self._sequences[batch.partition] if self._spec.idempotent else -1,
         )
-        part = messages.ProduceRequest.PartitionProduceData(index=batch.partition, records=data)
-        topic = messages.ProduceRequest.TopicProduceData(name=self._topic, partition_data=[part])
-        request = messages.ProduceRequest(acks=self._acks, timeout_ms=self._timeout_ms, topic_data=[topic])
+        request = produce_message((self._topic, batch.partition), data, self._timeout_ms, acks=self._acks)
         body = codec.encode(request, version)
         if self._acks == 0:
             connection.send_only(ApiKey.PRODUCE, version, body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import time
 
+from broker_cy.client.transaction import produce_message
 from broker_cy.core import crc32c
 from broker_cy.wire import codec, frame, messages
 from broker_cy.wire.api_keys import ApiKey
@@ -45,16 +46,7 @@ class Template:
             [Record(timestamp=0, value=value)], producer_id=identity[0], producer_epoch=identity[1],
             base_sequence=0 if self._is_idempotent else -1,
         )  # fmt: skip
-        request = messages.ProduceRequest(
-            acks=acks,
-            timeout_ms=timeout_ms,
-            topic_data=[
-                messages.ProduceRequest.TopicProduceData(
-                    name=topic,
-                    partition_data=[messages.ProduceRequest.PartitionProduceData(index=partition, records=batch)],
-                )
-            ],
-        )
+        request = produce_message((topic, partition), batch, timeout_ms, acks=acks)
         self._version = version
         self._flexible = frame.response_header_version(ApiKey.PRODUCE, version) == 1
         self._request = connection.request(ApiKey.PRODUCE, version, codec.encode(request, version))

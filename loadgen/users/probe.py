@@ -14,6 +14,7 @@ import gevent
 from typing_extensions import Buffer
 
 from broker_cy.client.payload.values import ValueSource
+from broker_cy.client.transaction import produce_message
 from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, messages
 from broker_cy.wire.api_keys import ApiKey
@@ -115,9 +116,9 @@ class Probe(LoadUser):
             record = Record(timestamp=now_ms, value=value, headers=[(HEADER, stamp)])
         else:
             record = Record(timestamp=now_ms, value=stamp + value)
-        part = messages.ProduceRequest.PartitionProduceData(index=partition, records=encode_batch([record]))
-        topic = messages.ProduceRequest.TopicProduceData(name=self._topic, partition_data=[part])
-        request = messages.ProduceRequest(acks=self._acks, timeout_ms=int(self._timeout_s * 1000), topic_data=[topic])
+        request = produce_message(
+            (self._topic, partition), encode_batch([record]), int(self._timeout_s * 1000), acks=self._acks
+        )
         meter, sent_ns = self.meter("Produce"), time.monotonic_ns()
         try:
             if self._acks == 0:
