@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Final, NamedTuple
 
 from broker_cy.admin import AdminClient
@@ -14,11 +12,11 @@ from broker_cy.admin.reader import Reader
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.java_duration import duration_ms
 from broker_mirror.formats.fields import DamagedRecord
 from broker_mirror.formats.source_offsets import TopicIds, decode_ids, decode_key, decode_offset
 
 COMPACT: Final = {"cleanup.policy": "compact"}
-_DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
 _BY_DURATION: Final = "by_duration:"
 
 
@@ -91,7 +89,8 @@ async def starts(
     if not keys:
         return {}, {}
     if reset.startswith(_BY_DURATION):
-        outcome = await client.offsets.at(dict.fromkeys(keys, now_ms - _duration_ms(reset.removeprefix(_BY_DURATION))))
+        since_ms = max(0, now_ms - duration_ms(reset.removeprefix(_BY_DURATION)))
+        outcome = await client.offsets.at(dict.fromkeys(keys, since_ms))
     else:
         outcome = await client.offsets.at(dict.fromkeys(keys, LATEST if reset == "latest" else EARLIEST))
     found = {key: each.offset for key, each in outcome.found.items() if each.offset is not None}
@@ -101,10 +100,3 @@ async def starts(
     if ends is not None:
         found |= ends.found
     return found, {**outcome.failed, **(ends.failed if ends is not None else {})}
-
-
-def _duration_ms(text: str) -> int:
-    match = _DURATION.fullmatch(text)
-    assert match is not None, "the settings check it"
-    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
-    return int(timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds).total_seconds() * 1000)

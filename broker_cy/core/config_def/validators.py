@@ -12,6 +12,7 @@ from typing import Any
 
 from broker_cy.core.config_def.types import ConfigError, invalid
 from broker_cy.core.configs import ConfigType
+from broker_cy.core.java_duration import duration_ms
 
 Validator = Callable[[str, Any], None]
 
@@ -20,10 +21,6 @@ _RANGE = re.compile(rf"\[({_NUMBER}),\.\.\.(?:,({_NUMBER}))?\]( or -1)?")
 _CHOICE = re.compile(r"(\(case insensitive\) )?\[([A-Za-z0-9_:. ,-]+)\]( non-empty)?")
 _THROTTLED = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 _OFFSET_RESET = "[latest, earliest, by_duration:PnDTnHnMn.nS]"
-_DURATION = re.compile(
-    r"\+?P(?=.)(?:\+?[0-9]+D)?(?:T(?=.)(?:\+?[0-9]+H)?(?:\+?[0-9]+M)?(?:\+?[0-9]+(?:\.[0-9]{0,9})?S)?)?",
-    re.IGNORECASE | re.ASCII,
-)
 _HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:@\[\]]+):[0-9]{1,5}", re.ASCII)
 _VOTER = re.compile(r"[0-9]+@" + _HOST_PORT.pattern, re.ASCII)
 
@@ -125,7 +122,7 @@ def _throttled_replicas(name: str, value: Any) -> None:
 
 def _offset_reset(name: str, value: Any) -> None:
     kind, _, duration = value.partition(":")
-    if value in ("earliest", "latest") or (kind == "by_duration" and _DURATION.fullmatch(duration)):
+    if value in ("earliest", "latest") or (kind == "by_duration" and _is_duration(duration)):
         return
     raise invalid(
         name,
@@ -133,6 +130,14 @@ def _offset_reset(name: str, value: Any) -> None:
         f"Invalid value `{value}` for configuration {name}. The value must be either 'earliest', 'latest' or of the "
         "format 'by_duration:<PnDTnHnMn.nS>'.",
     )
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        duration_ms(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _voters(name: str, value: Any) -> None:
