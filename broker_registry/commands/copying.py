@@ -16,6 +16,7 @@ from broker_cy.reporting.terminal import print_rows
 from broker_registry.client import Refused, RegistryClient, Version
 from broker_registry.client_settings import settings_of
 from broker_registry.commands.context import Output, registry_command
+from broker_registry.console import columns
 from broker_registry.subject_names import SubjectName, qualified
 
 EPILOG = """\b
@@ -45,10 +46,10 @@ class Scope(NamedTuple):
     mode: str | None
 
 
-COLUMNS: Final = (
-    Column[Row]("subject", "Subject", lambda row: row.subject, width=30),
-    Column[Row]("versions", "Versions to copy", lambda row: ids_text(row.versions)),
-    Column[Row]("present", "There already", lambda row: row.present, Kind.COUNT),
+COLUMNS: Final[tuple[Column[Row], ...]] = (
+    columns.SUBJECT.by(lambda row: row.subject),
+    Column("versions", "Versions to copy", lambda row: ids_text(row.versions)),
+    Column("present", "Present already", lambda row: row.present, Kind.COUNT),
 )
 
 

@@ -8,12 +8,13 @@ import click
 
 from broker_cy.admin import ClientError, Failure
 from broker_cy.commands.output import print_json
-from broker_cy.reporting.column import Column, Kind
+from broker_cy.reporting.column import Column
 from broker_cy.reporting.terminal import print_rows
 from broker_registry.client import LATEST, RegistryClient, Version
 from broker_registry.commands import changing, comparing, copying, impact
 from broker_registry.commands.context import Output, complete_subjects, registry_command, version_type
 from broker_registry.commands.text import echo_lines
+from broker_registry.console import columns
 from broker_registry.differences import pretty
 
 EPILOG = """\b
@@ -25,13 +26,15 @@ examples:
   broker-cy schemas show --id 17
 """
 
-SUBJECT: Final = Column[Version]("subject", "Subject", lambda row: row.subject, width=30)
-VERSION: Final = Column[Version]("version", "Version", lambda row: row.version, Kind.NUMBER)
-ID: Final = Column[Version]("id", "Id", lambda row: row.id, Kind.NUMBER)
-TYPE: Final = Column[Version]("type", "Type", lambda row: row.schema.kind)
-REFERENCES: Final = Column[Version]("references", "References", lambda row: len(row.schema.references), Kind.COUNT)
-SIZE: Final = Column[Version]("size", "Size", lambda row: len(row.schema.text.encode()), Kind.BYTES)
-STATE: Final = Column[Version]("state", "State", lambda row: "deleted" if row.is_deleted else "")
+COLUMNS: Final[tuple[Column[Version], ...]] = (
+    columns.SUBJECT.by(lambda row: row.subject),
+    columns.VERSION.by(lambda row: row.version),
+    columns.ID.by(lambda row: row.id),
+    columns.TYPE.by(lambda row: row.schema.kind),
+    columns.REFERENCES.by(lambda row: len(row.schema.references)),
+    columns.SIZE.by(lambda row: len(row.schema.text.encode())),
+)
+STATE: Final[Column[Version]] = columns.STATE.by(lambda row: columns.state_text(row.is_deleted))
 
 
 @click.group("schemas", epilog=EPILOG)
@@ -106,5 +109,4 @@ def _show(output: Output, found: list[Version], *, with_state: bool) -> None:
             ]
         )
         return
-    columns = [SUBJECT, VERSION, ID, TYPE, REFERENCES, SIZE]
-    print_rows([*columns, STATE] if with_state else columns, found)
+    print_rows([*COLUMNS, STATE] if with_state else COLUMNS, found)

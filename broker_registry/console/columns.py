@@ -10,6 +10,11 @@ from broker_registry.console.views import Subject, VersionRow
 from broker_registry.differences import NEW, Breaking
 
 
+def state_text(is_deleted: bool) -> str:
+    """Return the state of a version: nothing, unless it was deleted."""
+    return "deleted" if is_deleted else ""
+
+
 def _of_deleted(row: Subject | VersionRow) -> Tone:
     return Tone.MUTED if row.is_deleted else Tone.PLAIN
 
@@ -42,10 +47,10 @@ VERSION: Final = Column[VersionRow](
 ID: Final = Column[VersionRow]("id", "Id", lambda row: row.id, Kind.NUMBER, width=6)
 TYPE: Final = Column[VersionRow]("type", "Type", lambda row: row.kind, width=8)
 REFERENCES: Final = Column[VersionRow](
-    "references", "Refers", lambda row: row.references, Kind.COUNT, hint="schemas that it refers to", width=6
+    "references", "References", lambda row: row.references, Kind.COUNT, hint="Schemas that it refers to"
 )
 SIZE: Final = Column[VersionRow]("size", "Size", lambda row: row.size_bytes, Kind.BYTES, width=8)
-STATE: Final = Column[VersionRow]("state", "State", lambda row: "deleted" if row.is_deleted else "", tone=_of_deleted)
+STATE: Final = Column[VersionRow]("state", "State", lambda row: state_text(row.is_deleted), tone=_of_deleted)
 
 
 def _of_refused(row: Breaking) -> Tone:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from broker_cy.client.errors import ClientError
-from broker_cy.reporting.column import Column, Kind, ids_text
+from broker_cy.reporting.column import Column, ids_text
 from broker_registry.client import RegistryClient
+from broker_registry.console import columns
 
 
 class Deletion(NamedTuple):
@@ -18,10 +19,10 @@ class Deletion(NamedTuple):
     referrers: list[int]
 
 
-COLUMNS: Final = (
-    Column[Deletion]("version", "Version", lambda row: row.version, Kind.NUMBER),
-    Column[Deletion]("state", "State", lambda row: "deleted" if row.is_deleted else ""),
-    Column[Deletion]("referrers", "Referred to by ids", lambda row: ids_text(row.referrers)),
+COLUMNS: Final[tuple[Column[Deletion], ...]] = (
+    columns.VERSION.by(lambda row: row.version),
+    columns.STATE.by(lambda row: columns.state_text(row.is_deleted)),
+    Column("referrers", "Referred to by ids", lambda row: ids_text(row.referrers)),
 )
 
 

@@ -102,7 +102,7 @@ class Versions(OfSubject, TableChannel[VersionRow]):
         table_column(columns.VERSION, 110),
         table_column(columns.ID, 90),
         table_column(columns.TYPE, 110),
-        table_column(columns.REFERENCES, 90),
+        table_column(columns.REFERENCES, 120),
         table_column(columns.SIZE, 100),
         table_column(columns.STATE, 100),
         Column("compare", "Differences", lambda row: "" if row.version == 1 else "with the one before",
@@ -173,8 +173,8 @@ class References(OfSubject, TableChannel[tuple[str, str, int]]):
     REQUIRED = SUBJECT
     COLUMNS = (
         Column("kind", "Reference", lambda row: clean(row[0]), width=200),
-        Column("subject", "Subject", lambda row: clean(row[1]), is_flex=True),
-        Column("version", "Version", lambda row: str(row[2]), is_right=True),
+        table_column(columns.SUBJECT.by(lambda row: row[1]), is_flex=True),
+        table_column(columns.VERSION.by(lambda row: row[2]), 110),
     )
 
     def sources(self) -> Sequence[Source]:
