@@ -19,11 +19,9 @@ import click
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.client import options
 from broker_cy.client.address import Address, parse_address
-from broker_cy.client.mirror_status import FlowStatus, MirrorStatus, ask
+from broker_cy.client.mirror_status import ask
 from broker_cy.client.program import version_text
 from broker_cy.core.config_def.types import ConfigError
-from broker_cy.reporting.column import Column, Kind
-from broker_cy.reporting.terminal import print_rows
 from broker_mirror.config import MirrorConfig, load_config
 from broker_mirror.flows import Flow, cautions, chosen, flows_of
 from broker_mirror.listener import Listener
@@ -36,7 +34,6 @@ from broker_mirror.sharing import Share
 from broker_mirror.status import PartitionLag
 
 LISTENER: Final = "brokercy.mirror.listener"
-LOOPS_SHOWN: Final = 5
 ANSWER_S: Final = 10.0
 EPILOG = """\b
 examples:
@@ -132,7 +129,10 @@ def status(context: click.Context, /, file: Path | None, address: str | None, as
         if as_json:
             print(found.to_json().decode())
         else:
-            _print_status(found)
+            # The columns of the consoles, which a process that copies does not load.
+            from broker_mirror.shown import print_status
+
+            print_status(found)
 
 
 @command.command()
@@ -146,51 +146,15 @@ def lag(context: click.Context, /, file: Path, clusters: str, as_json: bool) -> 
         if as_json:
             print(json.dumps([asdict(each) for each in found], ensure_ascii=False))
         else:
-            print_rows(LAG_COLUMNS, found)
+            from broker_mirror.shown import print_lags
+
+            print_lags(found)
 
 
 async def _lags(flows: Sequence[Flow]) -> list[PartitionLag]:
     from broker_mirror.lag import lag_of
 
     return [each for flow in flows for each in await lag_of(flow)]
-
-
-# ---------------------------------------------------------------------------------------------------- output
-
-LAG_COLUMNS: Final[Sequence[Column[PartitionLag]]] = (
-    Column("flow", "Flow", lambda row: row.flow),
-    Column("topic", "Topic", lambda row: row.topic),
-    Column("partition", "Partition", lambda row: row.partition, Kind.NUMBER),
-    Column("position", "Copied to", lambda row: row.position, Kind.NUMBER),
-    Column("end", "End", lambda row: row.end, Kind.NUMBER),
-    Column("lag", "Lag", lambda row: row.lag, Kind.COUNT),
-)
-FLOW_COLUMNS: Final[Sequence[Column[FlowStatus]]] = (
-    Column("flow", "Flow", lambda row: row.name),
-    Column("state", "State", lambda row: row.state),
-    Column("share", "Share", lambda row: row.share),
-    Column("partitions", "Partitions", lambda row: len(row.partitions), Kind.COUNT),
-    Column("lag", "Lag", lambda row: row.lag_records, Kind.COUNT),
-    Column("lag_ms", "Lag time", lambda row: row.lag_ms, Kind.DURATION),
-    Column("records", "Records/s", lambda row: row.records_per_s, Kind.RATE),
-    Column("bytes", "Bytes/s", lambda row: row.bytes_per_s, Kind.BYTES),
-    Column("groups", "Groups", lambda row: len(row.groups), Kind.COUNT),
-    Column("restarts", "Restarts", lambda row: row.restarts, Kind.COUNT),
-)
-
-
-def _print_status(found: MirrorStatus) -> None:
-    print_rows(FLOW_COLUMNS, found.flows)
-    for flow in found.flows:
-        name = flow.name
-        for what, text in flow.problems.items():
-            print(f"{name}, {what}: {text}")
-        for part in flow.partitions:
-            if part.problem is not None:
-                print(f"{name}, {part.topic}-{part.partition}: {part.problem}")
-        if flow.loops:
-            shown = ", ".join(flow.loops[:LOOPS_SHOWN]) + (", ..." if len(flow.loops) > LOOPS_SHOWN else "")
-            print(f"{name}: {len(flow.loops)} topics come from {flow.target}, and are not copied back: {shown}")
 
 
 # ---------------------------------------------------------------------------------------------------- parts
