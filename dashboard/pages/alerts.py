@@ -126,8 +126,8 @@ class AlertHistory(TableChannel[Notice]):
     COLUMNS = (
         Column("time", "Time", lambda row: f"@{row.at_ms}", is_time=True),
         Column("state", "State", lambda row: Cell("fired", Tone.BAD) if row.is_firing else Cell("resolved", Tone.GOOD)),
-        Column("rule", "Rule", lambda row: clean(row.rule.name)),
-        Column("what", "Details", lambda row: clean(row.text), is_flex=True),
+        table_column(columns.RULE.by(lambda row: row.rule.name)),
+        table_column(columns.WHAT.by(lambda row: row.text), is_flex=True),
         Column("since", "Violated for", lambda row: duration(row.at_ms - row.since_ms), None, True),
     )
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from dash.development.base_component import Component
 
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.console.columns import groups
 from broker_cy.console.columns.rebalances import cause_of, cause_tone, member_of
 from broker_cy.console.figures import Fact
 from broker_cy.console.listeners import Source
@@ -15,6 +16,7 @@ from broker_cy.metrics.events import Move, Rebalance, Stamped, Trigger
 from broker_cy.reporting.foreign_text import clean
 from broker_cy.reporting.numbers import count, duration
 from dashboard.collector.channel import Cell, Channel, Column, FactsChannel, Params, TableChannel, channel, linked
+from dashboard.collector.columns import table_column
 from dashboard.collector.frames import Health
 from dashboard.collector.patches import State
 from dashboard.components.panel import listing, page_path, panel, table
@@ -134,10 +136,10 @@ class Triggers(RebalanceDetail, TableChannel[tuple[int, Trigger]]):
     COLUMNS = (
         Column("reason", "Cause", lambda row: Cell(clean(row[1].reason.replace("_", " ")), cause_tone(row[1].reason))),
         Column("client", "Client", lambda row: member_of(row[1])),
-        Column("instance", "Instance", lambda row: clean(row[1].instance_id or "-")),
-        Column("host", "Host", lambda row: clean(row[1].host.lstrip("/") or "-")),
+        table_column(groups.INSTANCE_ID.by(lambda row: row[1].instance_id or None)),
+        table_column(groups.HOST.by(lambda row: row[1].host.lstrip("/") or None)),
         Column("topics", "Changed topics", lambda row: clean(", ".join(row[1].topics) or "-")),
-        Column("member", "Member id", lambda row: clean(row[1].member_id or "-"), is_flex=True),
+        table_column(groups.MEMBER_ID.by(lambda row: row[1].member_id or None), is_flex=True),
     )
 
     async def state(self) -> State | None:

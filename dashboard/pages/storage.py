@@ -18,7 +18,7 @@ from broker_cy.console.feed_values import PartitionRow
 from broker_cy.console.listeners import Source
 from broker_cy.console.rows import ReplicaRow
 from broker_cy.reporting.foreign_text import clean
-from broker_cy.reporting.numbers import percent, size
+from broker_cy.reporting.numbers import percent
 from dashboard.collector.channel import Column, TableChannel, channel, linked
 from dashboard.collector.columns import table_column
 from dashboard.collector.holdings import OfBroker
@@ -156,8 +156,8 @@ class TopicSizes(TableChannel[TopicSize]):
     SORT = "size"
     IS_DESCENDING = True
     COLUMNS = (
-        Column("topic", "Topic", lambda row: clean(row.name), is_flex=True),
-        Column("size", "Size", lambda row: size(row.size_bytes), lambda row: row.size_bytes, True),
+        table_column(topic_columns.TOPIC.by(lambda row: row.name), is_flex=True),
+        table_column(log_dirs.REPLICA_SIZE.by(lambda row: row.size_bytes)),
         Column("share", "Share", lambda row: row.share, None, True),
         Column("segments", "Segments", lambda row: "Partitions"),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
+from broker_cy.console.columns import log_dirs
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from broker_cy.reporting.foreign_text import clean
@@ -14,6 +15,7 @@ from broker_cy.reporting.numbers import duration, size
 from broker_cy.reporting.tone import Tone
 from dashboard.collector.channel import Cell, Column, TableChannel, channel
 from dashboard.collector.charts import Ranged
+from dashboard.collector.columns import table_column
 from dashboard.collector.history_measures import DISK_FREE
 from dashboard.collector.holdings import BrokerChart
 from dashboard.collector.patches import State
@@ -98,9 +100,9 @@ class DiskForecast(Ranged, TableChannel[Forecast]):
 
     SUBJECT = frozenset({"range"})
     COLUMNS = (
-        Column("broker", "Broker", lambda row: str(row.broker_id)),
-        Column("path", "Directory", lambda row: clean(row.path), is_flex=True),
-        Column("free", "Free", lambda row: size(row.free_bytes), None, True),
+        table_column(log_dirs.BROKER.by(lambda row: row.broker_id)),
+        table_column(log_dirs.DIRECTORY.by(lambda row: row.path), is_flex=True),
+        table_column(log_dirs.FREE.by(lambda row: row.free_bytes)),
         Column("change", "Change a day", _change, None, True),
         Column("full", "Full", _full, None, True),
     )
