@@ -33,8 +33,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    of_cluster = [options.OLD_CLUSTERS_FILE if each is options.CLUSTERS_FILE else each for each in options.OF_CLUSTER]
-    options.add_arguments(top, [*of_cluster, *options.OF_REGISTRY, *options.OF_MIRRORS])
+    options.add_arguments(top, [*options.OF_CLUSTER, *options.OF_REGISTRY, *options.OF_MIRRORS])
     top.add_argument(
         "--settings",
         metavar="FILE",

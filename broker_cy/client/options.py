@@ -107,8 +107,6 @@ MIRRORS: Final = Option(
 )
 # For programs that show the flows of mirrors, or have alerts about them.
 OF_MIRRORS: Final = (MIRRORS,)
-# The spelling of earlier releases in broker-cy and broker-tui. Elsewhere --config is the file of a server's settings.
-OLD_CLUSTERS_FILE: Final = CLUSTERS_FILE._replace(hidden=("--config",))
 
 
 def wanted(given: Mapping[str, Any]) -> Wanted:

@@ -72,12 +72,6 @@ class Target:
 
 Job = Callable[Concatenate[Target, AdminClient, P], Awaitable[int | None]]
 
-# --config was the cluster file's option in earlier releases. Kafka's tools have it for settings of topics, so a value
-# without a file of that name gets an error with the value.
-CLUSTER_OPTIONS = tuple(
-    options.OLD_CLUSTERS_FILE if each is options.CLUSTERS_FILE else each for each in options.OF_CLUSTER
-)
-
 
 def _common_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that all commands share."""
@@ -85,7 +79,7 @@ def _common_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for add in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
         click.option("--timeout", "timeout_s", metavar="SECONDS", type=float, help="Time limit of each call."),
-        options.click_options(CLUSTER_OPTIONS, cluster=complete),
+        options.click_options(cluster=complete),
     ):
         function = add(function)
     return function

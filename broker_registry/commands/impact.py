@@ -11,7 +11,7 @@ import click
 from broker_cy.client import options
 from broker_cy.client.clusters import select
 from broker_cy.client.program import EXIT_FAILED
-from broker_cy.commands.context import CLUSTER_OPTIONS, Target
+from broker_cy.commands.context import Target
 from broker_cy.commands.output import print_json
 from broker_cy.reporting.terminal import print_rows
 from broker_registry.client import RegistryClient, Schema
@@ -32,7 +32,7 @@ examples:
 """
 _DEFAULTS: Final = Limits()
 
-cluster_options = options.click_options(CLUSTER_OPTIONS)
+cluster_options = options.click_options()
 records_option = click.option(
     "--records",
     type=click.IntRange(1, RECORDS_MAX),

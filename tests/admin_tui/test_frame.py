@@ -229,7 +229,7 @@ def test_every_binding_has_an_id() -> None:
     [
         (["--bootstrap", "nowhere:port"], "is not an address"),
         (["--cluster", "absent", "--clusters-file", "CONFIG"], "unknown cluster 'absent'; known: one"),
-        (["--config", "absent.toml"], "cannot be read"),
+        (["--clusters-file", "absent.toml"], "cannot be read"),
         (["--cluster", "one", "--bootstrap", "a:1"], "cannot be used together"),
         (["--command-config", "absent.properties"], "absent.properties"),
         (["-X", "security.protocol"], "-X: NAME=VALUE is expected"),
@@ -260,7 +260,7 @@ def test_an_address_needs_no_cluster_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert str(console.session.entry.bootstrap[0]) == "127.0.0.1:9"
     with pytest.raises(ClientError, match="not TOML"):
         console._change_cluster(["one"])
-    for options in ([], ["--bootstrap", "127.0.0.1:9", "--config", str(tmp_path / "clusters.toml")]):
+    for options in ([], ["--bootstrap", "127.0.0.1:9", "--clusters-file", str(tmp_path / "clusters.toml")]):
         with pytest.raises(ClientError, match="not TOML"):
             cli.build(cli.parser().parse_args(options))
 
@@ -283,7 +283,7 @@ def test_settings_beside_the_clusters_are_read(tmp_path: Path, monkeypatch: pyte
     # A file of clusters in another directory uses the settings next to it.
     (tmp_path / "else.toml").write_text('[clusters.two]\nbootstrap = "127.0.0.1:9"\n')
     (tmp_path / "tui.toml").write_text("utc = true\n")
-    assert cli.build(cli.parser().parse_args(["--config", str(tmp_path / "else.toml")])).settings.utc
+    assert cli.build(cli.parser().parse_args(["--clusters-file", str(tmp_path / "else.toml")])).settings.utc
 
 
 def test_an_act_shows_that_it_waits_for_the_broker(broker_cy: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:

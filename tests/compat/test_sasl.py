@@ -258,7 +258,7 @@ def test_our_command(broker: SaslBroker, mechanism: str, tmp_path: Path) -> None
         f'default = "here"\n[clusters.here]\nbootstrap = "{broker.bootstrap}"\nsecurity.protocol = "SASL_PLAINTEXT"\n'
         f'sasl.mechanism = "{mechanism}"\nsasl.username = "{ALICE}"\nsasl.password.env = "ALICE_PASSWORD"\n'
     )
-    done = own(broker, "--config", str(clusters), ALICE_PASSWORD=PASSWORD)
+    done = own(broker, "--clusters-file", str(clusters), ALICE_PASSWORD=PASSWORD)
     assert done.returncode == 0, done.stderr
 
 

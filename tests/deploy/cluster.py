@@ -14,7 +14,7 @@ CLUSTERS = "/etc/broker-cy/clusters.toml"
 
 def ask(lab: Lab, host: str, *words: str, stdin: str = "") -> str:
     """Run `broker-cy` on a host as its administrator, and return the output."""
-    line = f"sudo {COMMAND} {shlex.join(words)} --cluster local --config {CLUSTERS}"
+    line = f"sudo {COMMAND} {shlex.join(words)} --cluster local --clusters-file {CLUSTERS}"
     return lab.ssh(host, f"printf %s {shlex.quote(stdin)} | {line}").stdout
 
 

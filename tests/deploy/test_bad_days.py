@@ -27,7 +27,7 @@ RECOVERY_S, POLL_S = 120.0, 1.0
 MIB = 1 << 20
 # Bytes that a test leaves free on the disk that it fills.
 LEFT_MIB = 64
-CLI = f"sudo {COMMAND} {{words}} --cluster local --config /etc/broker-cy/clusters.toml"
+CLI = f"sudo {COMMAND} {{words}} --cluster local --clusters-file /etc/broker-cy/clusters.toml"
 
 # Linux's FS_IOC_SHUTDOWN (ext4 and XFS), without a flush of the journal: after it, all I/O fails.
 DEAD = """import fcntl, os

@@ -122,7 +122,9 @@ def test_monitoring_finds_the_processes(site: Site) -> None:
     assert targets == [f"{site.lab.host(host).address}:8085" for host in MIRRORS]
     for host in MIRRORS:
         assert 'broker_mirror_flow_running{source="east",target="main"} 1' in site.page(host, "/metrics")
-    command = "sudo /opt/broker-cy/current/bin/broker-cy alerts --config /etc/broker-cy/alerts/clusters.toml --json"
+    command = (
+        "sudo /opt/broker-cy/current/bin/broker-cy alerts --clusters-file /etc/broker-cy/alerts/clusters.toml --json"
+    )
     found = json.loads(site.lab.ssh("n3", command, check=False).stdout)
     states = {each["rule"]: each["state"] for each in found}
     assert states["mirrors not running"] == "ok", found

@@ -44,16 +44,16 @@ def test_a_cluster_that_is_away_is_an_alert(bare: Cli) -> None:
 
 
 def test_the_rules_are_those_beside_the_named_clusters(bare: Cli, tmp_path: Path) -> None:
-    """If this fails, `--config X` watches X's cluster with the rules and the webhook of another one."""
+    """If this fails, `--clusters-file X` watches X's cluster with the rules and the webhook of another one."""
     config = tmp_path / "clusters.toml"
     config.write_text('default = "x"\n[clusters.x]\nbootstrap = "127.0.0.1:1"\n')
     (tmp_path / "alerts.toml").write_text(RULES)
-    said = bare("alerts", "--config", config, "--timeout", "1", "--json", code=1)
+    said = bare("alerts", "--clusters-file", config, "--timeout", "1", "--json", code=1)
     assert "room" in {each["rule"] for each in said.json}
-    refused = bare("alerts", "--config", config, "--notify", code=2).err
+    refused = bare("alerts", "--clusters-file", config, "--notify", code=2).err
     assert f"--notify: the rules have no webhook to notify: add [webhook] to {tmp_path / 'alerts.toml'}" in refused
     (tmp_path / "alerts.toml").unlink()
-    refused = bare("alerts", "--config", config, "--notify", code=2).err
+    refused = bare("alerts", "--clusters-file", config, "--notify", code=2).err
     assert "add [webhook] to alerts.toml in the directory of the cluster file, which does not exist" in refused
 
 

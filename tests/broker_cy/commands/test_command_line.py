@@ -79,8 +79,6 @@ def test_named_clusters(bare: Cli, broker: Target, tmp_path: Path, monkeypatch: 
     every: list[list[str | Path]] = [
         ["--clusters-file", path],
         ["--clusters-file", path, "--cluster", "look"],
-        # The spelling of earlier releases.
-        ["--config", path],
     ]
     for options in every:
         assert bare("cluster", "describe", *options, "--json").json["brokers"][0]["port"] == broker.port
@@ -132,13 +130,18 @@ def test_named_clusters(bare: Cli, broker: Target, tmp_path: Path, monkeypatch: 
 def test_a_bad_file_of_clusters_is_reported(bare: Cli, tmp_path: Path, text: str, reason: str) -> None:
     """If this fails, a typing error in the file is ignored, or ends in a traceback."""
     path = clusters_file(tmp_path, text)
-    said = bare("topics", "list", "--config", path, code=2)
+    said = bare("topics", "list", "--clusters-file", path, code=2)
     assert str(path) in said.err
     assert reason in said.err
-    # Also with an address: the error tells a user who means a topic setting to use `--set`.
-    for where in ([], ["--bootstrap", "127.0.0.1:1"]):
-        said = bare("topics", "create", "t", "--config", "retention.ms=1000", *where, code=2)
-        assert "retention.ms=1000: cannot be read" in said.err
+    # A file that is named must be valid, with an address, too.
+    assert reason in bare("topics", "list", "--clusters-file", path, "--bootstrap", "127.0.0.1:1", code=2).err
+
+
+def test_config_is_not_the_file_of_clusters(bare: Cli, tmp_path: Path) -> None:
+    """If this fails, --config names the settings of a server in some programs, and the clusters in others."""
+    path = clusters_file(tmp_path, '[clusters.here]\nbootstrap = "127.0.0.1:1"\n')
+    for words in (["topics", "list", "--config", path], ["topics", "create", "t", "--config", "retention.ms=1000"]):
+        assert "No such option '--config'" in bare(*words, code=2).err
 
 
 def test_variables_select_a_cluster(bare: Cli, broker: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,7 +295,7 @@ def test_a_cluster_that_is_read_only_is_not_changed(bare: Cli, cluster: FakeClus
     """If this fails, the mark of the configuration file protects topics, but not brokers."""
     file = tmp_path / "clusters.toml"
     file.write_text('[clusters.p]\nbootstrap = "127.0.0.1:1"\nreadonly = true\n')
-    where = ["--config", str(file), "--cluster", "p", "--yes"]
+    where = ["--clusters-file", str(file), "--cluster", "p", "--yes"]
     for words in (["brokers", "drain", "2"], ["brokers", "cordon", "2"], ["reassign", "apply", "--add", "3"]):
         assert "marks it as readonly" in bare(*words, *where, code=1).err
     assert not cluster.kinds(messages.AlterPartitionReassignmentsRequest)

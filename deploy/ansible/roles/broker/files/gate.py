@@ -45,7 +45,7 @@ def main() -> int:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cli", required=True, help="the command broker-cy")
-    parser.add_argument("--config", required=True, help="the cluster file")
+    parser.add_argument("--clusters-file", required=True, help="the cluster file")
     parser.add_argument("--cluster", default="local", help="the name of the cluster in it")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds to wait at most")
     parser.add_argument("--broker", type=int, action="append", default=[], help="a broker that has to be in service")
@@ -75,8 +75,8 @@ def ask(options: argparse.Namespace, *words: str) -> Any:
         *words,
         "--cluster",
         options.cluster,
-        "--config",
-        options.config,
+        "--clusters-file",
+        options.clusters_file,
         "--timeout",
         "10",
         "--json",
