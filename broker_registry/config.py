@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from broker_cy.client.address import parse_address
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.security import NAMES as SECURITY_NAMES
 from broker_cy.client.security import PREFIXES, PROTOCOL, WITH_SASL, WITH_TLS
@@ -44,7 +45,8 @@ _OF_ELECTIONS: Final = (
     "kafkagroup.rebalance.timeout.ms",
 )
 KAFKASTORE: Final = "kafkastore."
-PORT_MAX: Final = 65_535
+# An example in errors.
+_PORT: Final = 8_081
 CLIENT_AUTH: Final = "ssl.client.auth"
 CLIENT_AUTHENTICATION: Final = "ssl.client.authentication"
 _REFUSED: Final = "refused"
@@ -227,10 +229,11 @@ def parse_listener(text: str, protocols: Mapping[str, str] | None = None) -> Lis
     protocol = (protocols or {}).get(protocol, protocol)
     if protocol not in _LISTENER_PROTOCOLS:
         raise ConfigError(f"{text!r}: {scheme} is no protocol, and {_PROTOCOL_MAP} does not map it to one")
-    host, colon, port = address.rstrip("/").rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > PORT_MAX:
-        raise ConfigError(f"{text!r} is no HOST:PORT with a port from 0 to {PORT_MAX:,}")
-    return Listener(host.strip("[]") or "0.0.0.0", int(port), protocol == "https")
+    try:
+        host, port = parse_address(address.rstrip("/"), _PORT, needs_port=True, port_min=0, is_listener=True)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return Listener(host or "0.0.0.0", port, protocol == "https")
 
 
 def _tls(found: Mapping[str, Any], values: Mapping[str, Any]) -> ServerSettings | None:

@@ -195,8 +195,7 @@ def _check(top: argparse.ArgumentParser, given: argparse.Namespace) -> None:
 
 def _place(text: str) -> Address:
     """Parse HOST:PORT, where port 0 is allowed. Raises ValueError."""
-    host, colon, port = text.rpartition(":")
-    return Address(parse_address(f"{host}:1").host, 0) if colon and port == "0" else parse_address(text)
+    return parse_address(text, needs_port=True, port_min=0)
 
 
 def _nodes(directory: Path, given: argparse.Namespace) -> list[Node]:

@@ -113,10 +113,14 @@ def sources(
         found["log.dirs"] = data_dir
     if listener is not None:
         name = found.get("inter.broker.listener.name", "PLAINTEXT")
-        host, colon, port = listener.rpartition(":")
-        if not colon or not port.isdecimal():
-            raise ConfigError(f"--listener {listener}: expected --listener HOST:PORT")
-        found["listeners"] = f"{name}://{host}:{port}"
+        # Imported here, because most starts have no such option.
+        from broker_cy.client.address import parse_address
+
+        try:
+            address = parse_address(listener, needs_port=True, port_min=0, is_listener=True)
+        except ValueError as error:
+            raise ConfigError(f"--listener: {error}") from None
+        found["listeners"] = f"{name}://{address}"
         # The advertised listeners of the file would differ from the requested address.
         found.pop("advertised.listeners", None)
     for text in overrides:

@@ -58,8 +58,8 @@ def test_without_a_file_the_registry_listens_on_this_machine_only() -> None:
     [
         ("listeners=ftp://0.0.0.0:8081", "ftp is no protocol, and listener.protocol.map does not map it"),
         ("listener.protocol.map=A:ftp", "NAME:http or NAME:https is expected"),
-        ("listeners=http://0.0.0.0", "is no HOST:PORT"),
-        ("listeners=http://0.0.0.0:99999", "is no HOST:PORT"),
+        ("listeners=http://0.0.0.0", "'0.0.0.0' is not an address: HOST:PORT is expected, such as 127.0.0.1:8081"),
+        ("listeners=http://0.0.0.0:99999", "port 99999 is out of range"),
         ("kafkastore.connection.url=zk:2181", "is an address of ZooKeeper"),
         ("kafkastore.ssl.provider=Conscrypt", "protects the connection to the brokers"),
         ("kafkastore.bootstrap.servers=HTTP://a:1", "allowed protocols are PLAINTEXT"),
@@ -95,7 +95,9 @@ def test_a_wrong_option_is_named() -> None:
     command = [sys.executable, "-m", "broker_registry", "--listen", "nowhere"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert done.stderr == "broker-registry: --listen: 'nowhere' is no HOST:PORT with a port from 0 to 65,535\n"
+    assert done.stderr == (
+        "broker-registry: --listen: 'nowhere' is not an address: HOST:PORT is expected, such as 127.0.0.1:8081\n"
+    )
 
 
 @pytest.mark.parametrize(
