@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--notify", action="store_true", help="POST each alert to the [webhook] of the alert rules")
     top.add_argument("--timeout", dest="timeout_s", metavar="SECONDS", type=float, help="time limit of each call")
+    top.add_argument("--json", dest="as_json", action="store_true", help="print errors as JSON")
     options.add_version(top, PROGRAM)
     return top
 
@@ -120,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         console = build(arguments)
     except ClientError as error:
-        return end(PROGRAM, error, as_json=False)
+        return end(PROGRAM, error, as_json=arguments.as_json)
     return console.run() or 0
 
 

@@ -86,21 +86,24 @@ def start(context: click.Context, /, file: Path, clusters: str, as_json: bool) -
         service = Service(flows, flows_of(config), copier_of, lambda: int(time.time() * 1000))
         # Unlike asyncio's loop, it sends the parts of a request without joining them.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(service, flows, _listener(config)))
+            runner.run(_serve(service, flows, _listener(config), as_json=as_json))
 
 
-async def _serve(service: Service, flows: Sequence[Flow], address: Address | None) -> None:
-    """Run the service until a signal."""
+async def _serve(service: Service, flows: Sequence[Flow], address: Address | None, *, as_json: bool) -> None:
+    """Run the service until a signal, and print its flows, and where it reports their status."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     async with contextlib.AsyncExitStack() as stack:
-        place = ""
+        url = None
         if address is not None:
-            place = f", status at {(await stack.enter_async_context(Listener(address, service.status))).url}"
+            url = (await stack.enter_async_context(Listener(address, service.status))).url
         running = asyncio.create_task(service.run())
-        print(f"{PROGRAM}: runs {', '.join(str(flow.pair) for flow in flows)}{place}", flush=True)
+        names = [str(flow.pair) for flow in flows]
+        place = "" if url is None else f", status at {url}"
+        ready = json.dumps({"flows": names, "url": url}) if as_json else f"{PROGRAM}: runs {', '.join(names)}{place}"
+        print(ready, flush=True)
         waiting = asyncio.create_task(stopped.wait())
         await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
         for each in (running, waiting):

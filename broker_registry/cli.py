@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import ssl
 import sys
@@ -55,7 +56,7 @@ examples:
     help="Address to listen on; https://HOST:PORT with a key store in FILE.  [default: 127.0.0.1:8081]",
 )
 @click.option("--topic", metavar="NAME", help="The topic with the schemas.  [default: _schemas]")
-@click.option("--json", "as_json", is_flag=True, help="Print errors as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the addresses and errors as JSON.")
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 @click.pass_context
 def command(
@@ -107,7 +108,8 @@ def command(
             )
             app = App(Service(connect, settings), guard)
             connections = partial(QuickProtocol, quick=app.quick, requests=Requests())
-            ready = _ready(config.listeners, listening)
+            urls = _urls(config.listeners, listening)
+            ready = json.dumps({"urls": urls}) if as_json else f"listening on {' and '.join(urls)}"
             serve(app, listening, ready, connections=connections, failure=lambda: app.failure)
     except ClientError as error:
         context.exit(end(PROGRAM, error, as_json=as_json))
@@ -167,11 +169,11 @@ def _bound(config: RegistryConfig, stack: contextlib.ExitStack) -> list[Listenin
     ]
 
 
-def _ready(listeners: Sequence[Listener], listening: Sequence[Listening]) -> str:
-    urls = []
-    for listener, (bound, tls) in zip(listeners, listening, strict=True):
-        urls.append(f"{'http' if tls is None else 'https'}://{host_name(listener.host)}:{bound.getsockname()[1]}")
-    return f"listening on {' and '.join(urls)}"
+def _urls(listeners: Sequence[Listener], listening: Sequence[Listening]) -> list[str]:
+    return [
+        f"{'http' if tls is None else 'https'}://{host_name(listener.host)}:{bound.getsockname()[1]}"
+        for listener, (bound, tls) in zip(listeners, listening, strict=True)
+    ]
 
 
 def _entry(config: RegistryConfig, file: Path | None, of_cluster: dict[str, Any]) -> ClusterEntry:

@@ -1,4 +1,4 @@
-"""The cluster that a program works on, and the cluster file, which all six programs read:
+"""The cluster that a program works on, and the cluster file, which all programs read:
 
 default = "local"
 

@@ -1,4 +1,4 @@
-"""The answers of all six programs: one table of exit codes, one form of errors, one form of versions.
+"""The answers of all programs: one table of exit codes, one form of errors, one form of versions.
 
     0    success
     1    refused, or failed (partly)

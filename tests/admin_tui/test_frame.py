@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,8 @@ def test_bad_options_are_refused(
     config.write_text('[clusters.one]\nbootstrap = "127.0.0.1:9092"\n')
     assert cli.main([str(config) if each == "CONFIG" else each for each in arguments]) == 2
     assert said in capsys.readouterr().err
+    assert cli.main([str(config) if each == "CONFIG" else each for each in [*arguments, "--json"]]) == 2
+    assert json.loads(capsys.readouterr().err)["error"]["failure"] == "invalid"
 
 
 def test_an_address_needs_no_cluster_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,17 +17,20 @@ from tests.support.wait import until
 
 READY_S = 60.0
 STATE_S = 90.0
-_READY = re.compile(r"status at (http://\S+)")
+_READY = re.compile(r'(?:status at |"url": ")(http://[^\s"]+)')
 
 
 class MirrorProcess(ServedProgram):
     """One process; it runs the file with `properties`."""
 
-    def __init__(self, properties: Mapping[str, str], directory: Path, name: str = "mirror") -> None:
+    def __init__(
+        self, properties: Mapping[str, str], directory: Path, name: str = "mirror", options: Sequence[str] = ()
+    ) -> None:
         self.file = directory / f"{name}.properties"
         given = {**properties, "brokercy.mirror.listener": "127.0.0.1:0"}
         self.file.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
-        self.child = Child([sys.executable, "-m", "broker_mirror", "start", str(self.file)], directory, name)
+        command = [sys.executable, "-m", "broker_mirror", "start", str(self.file), *options]
+        self.child = Child(command, directory, name)
         self.url = ""
 
     def wait(self) -> MirrorProcess:
@@ -67,8 +70,10 @@ class MirrorProcess(ServedProgram):
 
 
 @contextmanager
-def running_mirror(properties: Mapping[str, str], directory: Path, name: str = "mirror") -> Iterator[MirrorProcess]:
-    mirror = MirrorProcess(properties, directory, name)
+def running_mirror(
+    properties: Mapping[str, str], directory: Path, name: str = "mirror", options: Sequence[str] = ()
+) -> Iterator[MirrorProcess]:
+    mirror = MirrorProcess(properties, directory, name, options)
     try:
         yield mirror.wait()
         mirror.stop()

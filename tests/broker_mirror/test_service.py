@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -24,7 +25,9 @@ def test_processes_of_a_file_share_a_flow(clusters: Clusters, tmp_path: Path) ->
     with running_mirror(properties, tmp_path, "one") as one:
         one.until("A->B", lambda flow: flow.leads and flow.share == "1 of 1", "the first process to have the flow")
         assert b'broker_mirror_leads{source="A",target="B"} 1' in one.get("/metrics")
-        with running_mirror(properties, tmp_path, "two") as two:
+        with running_mirror(properties, tmp_path, "two", ["--json"]) as two:
+            ready = json.loads(two.child.stdout())
+            assert ("A->B" in ready["flows"], ready["url"]) == (True, two.url)
             for each in (one, two):
                 each.until("A->B", lambda flow: (flow.share or "").endswith(" of 2"), "both processes to have a share")
             assert [one.flow("A->B").leads, two.flow("A->B").leads].count(True) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from broker_cy.client.errors import ClientError
 from broker_registry.config import Listener, load_config
 from tests.support.broker import BrokerProcess
-from tests.support.registry import RegistryProcess
+from tests.support.registry import READY_S, RegistryProcess
+from tests.support.wait import until
 
 
 def write(directory: Path, *lines: str) -> Path:
@@ -80,9 +82,10 @@ def test_the_command_takes_the_file_and_its_options_before_it(
 ) -> None:
     """If this fails, `broker-registry schema-registry.properties` does not start as it did with Confluent's."""
     path = write(tmp_path, f"kafkastore.bootstrap.servers=PLAINTEXT://{broker.bootstrap}", f"kafkastore.topic={topic}")
-    registry = RegistryProcess("", tmp_path, [str(path)])
+    registry = RegistryProcess("", tmp_path, [str(path), "--json"])
     try:
-        registry.wait()
+        ready = until(registry.child.stdout, "the registry to serve", READY_S)
+        [registry.url] = json.loads(ready)["urls"]
         assert registry.get("/subjects") == []
         assert registry.get("/_health")["healthy"] is True
         registry.stop()
