@@ -26,6 +26,7 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.program import EXIT_FAILED, EXIT_INTERRUPTED, end, wants_json
 from broker_cy.client.quantities import DURATION_HELP, TIME_HELP, parse_time
 from broker_cy.client.security import SECRETS
+from broker_cy.reporting.numbers import size
 from spark_analytics import mirror_audit_command
 from spark_analytics import schedule as timers
 from spark_analytics.errors import DamagedError, NothingError, SetUpError, SparkFailedError
@@ -314,7 +315,7 @@ def report(
     except OSError as error:
         raise click.ClickException(f"--out {out}: {error.strerror or error}") from None
     size_bytes = out.stat().st_size
-    click.echo(json.dumps({"file": str(out), "bytes": size_bytes}) if as_json else f"{out}: {size_bytes / 1e6:.1f} MB")
+    click.echo(json.dumps({"file": str(out), "bytes": size_bytes}) if as_json else f"{out}: {size(size_bytes)}")
 
 
 @command.command()

@@ -80,7 +80,7 @@ cancels the selected move, and `X` all moves; both keep the replicas where they 
             ],
             key=lambda row: row.replica,
             text=lambda row: str(row.replica.partition),
-            title="Moves",
+            title="Moves between directories",
             id="moving",
         )
         yield Grid[ReplicaRow](

@@ -23,7 +23,7 @@ from broker_cy.core.classes import NamedTuple
 from broker_cy.metrics.sample import Api, Sample, Times
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.foreign_text import escaped
-from broker_cy.reporting.numbers import duration, micros, percent, plural, size
+from broker_cy.reporting.numbers import duration, micros, percent, plural, short, size, size_rate
 from broker_cy.reporting.terminal import print_rows
 from broker_cy.wire.api_keys import ApiKey
 
@@ -133,16 +133,12 @@ async def _look(client: AdminClient, over_ms: int) -> dict[int, Window]:
     return windows(samples, over_ms)
 
 
-def _rate_text(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 or rate == 0 else f"{rate:,.1f}"
-
-
 def _per_s(window: Window, value: int) -> str:
-    return _rate_text(value / window.seconds)
+    return short(value / window.seconds)
 
 
 def _bytes_per_s(window: Window, value: int) -> str:
-    return size(round(value / window.seconds))
+    return size_rate(round(value / window.seconds))
 
 
 def _print(window: Window, apis: Collection[str], topics: Collection[str], clients: bool) -> None:
@@ -186,13 +182,13 @@ def _facts(window: Window) -> list[tuple[str, str]]:
         ("partitions", f"{last.partitions:,}{offline}"),
         (
             "reads",
-            f"{_per_s(window, window.hot_reads)}/s from memory ({_bytes_per_s(window, window.hot_bytes)}/s), "
-            f"{_per_s(window, window.cold_reads)}/s from disk ({_bytes_per_s(window, window.cold_bytes)}/s)",
+            f"{_per_s(window, window.hot_reads)}/s from memory ({_bytes_per_s(window, window.hot_bytes)}), "
+            f"{_per_s(window, window.cold_reads)}/s from disk ({_bytes_per_s(window, window.cold_bytes)})",
         ),
         (
             "disk",
-            f"{_bytes_per_s(window, window.disk_written_bytes)}/s written, "
-            f"{_bytes_per_s(window, window.disk_read_bytes)}/s read, {size(last.unflushed_bytes)} not flushed, "
+            f"{_bytes_per_s(window, window.disk_written_bytes)} written, "
+            f"{_bytes_per_s(window, window.disk_read_bytes)} read, {size(last.unflushed_bytes)} not flushed, "
             f"{_per_s(window, window.sync_rounds)} syncs/s",
         ),
         *((("", each)) for each in disks),
@@ -306,8 +302,8 @@ def _time(us: Callable[[Times], int]) -> Callable[[_Line], int | None]:
 
 _API_COLUMNS: Final[tuple[Column[_Line], ...]] = (
     requests.API.by(lambda row: row.name),
-    requests.REQUESTS.by(**_rate(lambda rates: rates.requests, _rate_text)),
-    Column("errors", "Errors/s", kind=Kind.RATE, **_rate(lambda rates: rates.errors, _rate_text)),
+    requests.REQUESTS.by(**_rate(lambda rates: rates.requests, short)),
+    requests.ERROR_RATE.by(**_rate(lambda rates: rates.errors, short)),
     requests.IN.by(**_rate(lambda rates: rates.in_bytes, size)),
     requests.OUT.by(**_rate(lambda rates: rates.out_bytes, size)),
     requests.PHASE_P50.by(_time(lambda times: times.p50_us)),
@@ -318,13 +314,13 @@ _ERROR_COLUMNS: Final[tuple[Column[_Error], ...]] = (
     requests.API.by(lambda row: row.api),
     Column("error", "Error", lambda row: row.error),
     Column("count", "Count", lambda row: row.number, Kind.COUNT),
-    Column("rate", "Count/s", lambda row: row.per_s, Kind.RATE, text=lambda row: _rate_text(row.per_s)),
+    Column("rate", "Count/s", lambda row: row.per_s, Kind.RATE),
 )
 _TOPIC: Final[Column[_Use]] = requests.BUSY_TOPIC.by(lambda row: row.name)
-_RECORDS: Final[Column[_Use]] = requests.BUSY_RECORDS.by(lambda row: row.per_s, text=lambda row: _rate_text(row.per_s))
+_RECORDS: Final[Column[_Use]] = requests.BUSY_RECORDS.by(lambda row: row.per_s)
 _CLIENT_ID: Final[Column[_Use]] = requests.CLIENT_ID.by(lambda row: row.name)
 _CONNECTIONS: Final[Column[_Use]] = brokers.CONNECTIONS.by(lambda row: row.connections)
-_REQUESTS: Final[Column[_Use]] = requests.REQUESTS.by(lambda row: row.per_s, text=lambda row: _rate_text(row.per_s))
+_REQUESTS: Final[Column[_Use]] = requests.REQUESTS.by(lambda row: row.per_s)
 _IN: Final[Column[_Use]] = requests.IN.by(lambda row: row.in_bytes)
 _OUT: Final[Column[_Use]] = requests.OUT.by(lambda row: row.out_bytes)
 

@@ -13,8 +13,7 @@ from broker_cy.console.figures import ApiRow, PhaseRow, api_rows, phase_rows
 from broker_cy.console.listeners import Source
 from broker_cy.console.session import now_ms
 from broker_cy.reporting.numbers import micros, short
-from broker_cy.reporting.tone import Tone
-from dashboard.collector.channel import Cell, Column, TableChannel, channel, linked
+from dashboard.collector.channel import Column, TableChannel, channel, linked
 from dashboard.collector.charts import Ranged
 from dashboard.collector.columns import table_column
 from dashboard.collector.history_measures import API_ERRORS, API_REQUESTS, LATENCY
@@ -35,10 +34,6 @@ class OfSamples(OfBroker):
 
     def sources(self) -> Sequence[Source]:
         return [self.session.samples]
-
-
-def _errors(number: float) -> Cell:
-    return Cell(short(number), Tone.BAD if number else Tone.MUTED)
 
 
 class _Apis(OfSamples, TableChannel[Any]):
@@ -135,7 +130,7 @@ class ApisOfRange(_Apis, Ranged):
         table_column(requests.API.by(lambda row: row.name), 180, is_flex=True),
         table_column(requests.REQUESTS.by(lambda row: row.per_s), 135),
         Column("most", "Most/s", lambda row: short(row.most_per_s), lambda row: row.most_per_s, True, 110),
-        Column("errors", "Errors/s", lambda row: _errors(row.errors_per_s), lambda row: row.errors_per_s, True, 110),
+        table_column(requests.ERROR_RATE, 110),
         table_column(requests.MEAN.by(lambda row: row.mean_us), 110),
         Column("p99", "Worst p99", lambda row: micros(row.p99_us), lambda row: row.p99_us, True, 120),
     )

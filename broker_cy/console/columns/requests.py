@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from broker_cy.console.columns import topics
 from broker_cy.console.figures import ApiRow, BusyTopic, PhaseRow
@@ -19,6 +19,14 @@ ERRORS: Final = Column[ApiRow](
     Kind.COUNT,
     tone=lambda row: Tone.BAD if row.errors else Tone.MUTED,
     width=7,
+)
+ERROR_RATE: Final = Column[Any](
+    "errors",
+    "Errors/s",
+    lambda row: row.errors_per_s,
+    Kind.RATE,
+    tone=lambda row: Tone.BAD if row.errors_per_s else Tone.MUTED,
+    width=8,
 )
 IN: Final = Column[ApiRow]("in", "In/s", lambda row: row.in_per_s, Kind.BYTES, width=9)
 OUT: Final = Column[ApiRow]("out", "Out/s", lambda row: row.out_per_s, Kind.BYTES, width=9)
