@@ -1,5 +1,6 @@
 """The targets that the options of the command line select: `-t`, and the cluster of `--bootstrap` or `--cluster`."""
 
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +8,13 @@ from pathlib import Path
 from bench.spec import target as targets
 from bench.spec.target import TargetSpec
 from bench.wire.endpoint import write_config
+from broker_cy.client.address import Address
 from broker_cy.client.clusters import ClusterEntry, Wanted, select
 from broker_cy.client.security import java_settings, security_of
 from broker_cy.client.toml_file import SpecError
 
+# The time that an address of several has to accept a connection.
+CONNECT_S = 2.0
 NEEDED = "name a target with -t, --bootstrap or --cluster"
 
 
@@ -42,12 +46,23 @@ def chosen(
         except ValueError as error:
             raise SpecError(str(error), what="--target") from None
     if cluster is not None:
-        made = targets.from_address(str(cluster.bootstrap[0]), client_config(cluster, directory))
+        made = targets.from_address(str(_listening(cluster.bootstrap)), client_config(cluster, directory))
         specs.append(replace(made, name=cluster.name) if cluster.is_named else made)
     if has_login and all(spec.kind != "address" for spec in specs):
         option = "-X" if wanted.command_config is None else f"--command-config {wanted.command_config}"
         raise SpecError(f"only for HOST:PORT and clusters, not for {', '.join(names)}", what=option)
     return specs
+
+
+def _listening(addresses: Sequence[Address]) -> Address:
+    """Return the first address that accepts a connection; the first if none does: attaching to it reports why."""
+    for address in addresses if len(addresses) > 1 else ():
+        try:
+            socket.create_connection(address, CONNECT_S).close()
+        except OSError:
+            continue
+        return address
+    return addresses[0]
 
 
 def _is_address(name: str) -> bool:
