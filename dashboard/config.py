@@ -181,7 +181,8 @@ def _config(file: Path, top: Table) -> DashboardConfig:
         raise refuse("tls_certificate and tls_key belong together")
     if "tls_certificate" in data and data.get("behind_tls_proxy"):
         raise refuse("behind_tls_proxy is for a proxy that ends TLS: without tls_certificate")
-    host, port = parse_listen(data.get("listen", DEFAULT_LISTEN), f"{file}: listen", DEFAULT_PORT)
+    where = f"{top.error('listen', '').what}: listen"
+    host, port = parse_listen(data.get("listen", DEFAULT_LISTEN), where, DEFAULT_PORT)
     return DashboardConfig(
         host,
         port,

@@ -138,7 +138,7 @@ def _parse(path: Path, content: bytes) -> dict[str, User]:
     if not isinstance(tables, dict):
         raise top.refuse("users must be a table of tables, [users.NAME]")
     if len(tables) > USERS_MAX:
-        raise invalid(path, f"has {len(tables):,} users: {USERS_MAX:,} are allowed")
+        raise top.at("users", f"users has {len(tables):,} tables: {USERS_MAX:,} are allowed")
     return {name: _user(top, name, fields) for name, fields in tables.items()}
 
 

@@ -36,7 +36,7 @@ AWAY = "127.0.0.1:1"
     [
         ("listn = 'x'", "dashboard.toml:1: 'listn' is not a known field; the fields are listen, hosts"),
         ("listen = 8050", "listen = 8050: a text, HOST:PORT is expected"),
-        ("listen = '127.0.0.1'", "'127.0.0.1' is not an address: HOST:PORT is expected, such as 127.0.0.1:8050"),
+        ("\nlisten = '127.0.0.1'", "dashboard.toml:2: listen: '127.0.0.1' is not an address: HOST:PORT is expected"),
         ("listen = '127.0.0.1:99999'", "port 99999 is out of range; ports are 0 to 65535"),
         ("hosts = [1]", "hosts = [1]: a list of texts is expected"),
         ("[environments]\nmain = 'prod'", "environments.main = 'prod': one of production, staging, test, development"),
