@@ -18,8 +18,8 @@ from typing import Any
 
 from broker_cy.client.clusters import default_path
 from broker_cy.client.toml_file import Table, read
+from broker_cy.client.toml_values import boolean, one_of, text
 
-_TYPES = {"theme": str, "utc": bool, "readonly": bool, "alerts": str, "keys": dict}
 # Screens by their names in earlier releases.
 _SCREENS = {
     "moves": "reassignments",
@@ -48,42 +48,34 @@ def default_settings_path(clusters: Path | None = None) -> Path:
 def load_settings(path: Path) -> Settings:
     """The settings of the file at `path`. Raises ClientError, which names file, line and key, where it is invalid."""
     top = read(path)
-    data = top.values
-    for name, value in data.items():
-        if name not in _TYPES:
-            raise top.error(name, f"is not known; allowed are {', '.join(_TYPES)}")
-        if not isinstance(value, _TYPES[name]):
-            raise top.error(name, f"{value!r}: {_TYPES[name].__name__} is expected")
-    keys = _keys(top, data.get("keys", {}))
-    theme = data.get("theme", Settings.theme)
-    _check_theme(top, theme)
-    alerts = data.get("alerts")
-    return Settings(
-        theme,
-        data.get("utc", False),
-        data.get("readonly", False),
+    found = Settings(
+        top.take("theme", _theme, Settings.theme),
+        top.take("utc", boolean, False),
+        top.take("readonly", boolean, False),
         # Relative to this file.
-        None if alerts is None else path.parent / Path(alerts).expanduser(),
-        keys,
+        top.take("alerts", lambda value: path.parent / Path(text(value)).expanduser(), None),
+        _keys(top.table("keys")),
     )
+    top.finish()
+    return found
 
 
-def _keys(top: Table, table: Mapping[str, Any]) -> dict[str, str]:
-    if not table:
+def _keys(table: Table) -> dict[str, str]:
+    if not table.values:
         return {}
     from admin_tui.registry import binding_ids
 
     known = binding_ids()
     keys: dict[str, str] = {}
-    for written, value in table.items():
+    for written, value in table.values.items():
         name = _current_id(written)
         if name not in known:
             near = ", ".join(sorted(each for each in known if each.split(".")[0] == name.split(".")[0])) or ", ".join(
                 sorted(known)
             )
-            raise top.error(f"keys.{written}", f"is not known; allowed are {near}")
+            raise table.error(written, f"is not known; allowed are {near}")
         if not isinstance(value, str) or not value.strip():
-            raise top.error(f"keys.{written}", f'{value!r}: keys separated by commas are expected, such as "j,down"')
+            raise table.error(written, f'{value!r}: keys separated by commas are expected, such as "j,down"')
         keys[name] = value
     return keys
 
@@ -94,8 +86,7 @@ def _current_id(name: str) -> str:
     return f"{_SCREENS.get(screen, screen)}{dot}{'reassignments' if act == 'moves' else act}"
 
 
-def _check_theme(top: Table, theme: str) -> None:
+def _theme(value: Any) -> str:
     from textual.theme import BUILTIN_THEMES
 
-    if theme not in BUILTIN_THEMES:
-        raise top.error("theme", f"{theme!r}: the themes are {', '.join(sorted(BUILTIN_THEMES))}")
+    return one_of(*sorted(BUILTIN_THEMES))(value)

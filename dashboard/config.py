@@ -28,9 +28,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from broker_cy.client.clusters import default_path
-from broker_cy.client.toml_file import Table, read
+from broker_cy.client.toml_file import read
+from broker_cy.client.toml_values import boolean, list_of, one_of, text, texts
 from broker_cy.console.alerts.rules import default_rules_path
 from broker_cy.http.addresses import Network, parse_listen, parse_proxies
 from dashboard.security import Mask, OidcConfig, parse_masks, parse_oidc
@@ -40,23 +42,6 @@ DEFAULT_PORT = 8050
 DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
 # The colours of pages (assets/style.css); a cluster without an environment has none.
 ENVIRONMENTS = ("production", "staging", "test", "development")
-_FIELDS: Mapping[str, tuple[type, str]] = {
-    "listen": (str, "a text, HOST:PORT"),
-    "hosts": (list, "a list of texts"),
-    "users": (str, "a path"),
-    "state": (str, "a path"),
-    "alerts": (str, "a path"),
-    "report": (str, "a path"),
-    "notify": (bool, "true or false"),
-    "readonly": (bool, "true or false"),
-    "tls_certificate": (str, "a path"),
-    "tls_key": (str, "a path"),
-    "behind_tls_proxy": (bool, "true or false"),
-    "trusted_proxies": (list, "a list of addresses or networks"),
-    "environments": (dict, "a table of texts"),
-    "oidc": (dict, "a table"),
-    "mask": (list, "tables, [[mask]]"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,49 +140,36 @@ def _find(directory: Path) -> DashboardConfig | None:
 def _load(file: Path) -> DashboardConfig:
     """Raises ClientError."""
     top = read(file)
-    for name, value in top.values.items():
-        if name not in _FIELDS:
-            raise top.refuse(f"{name!r} is not a known field; the fields are {', '.join(_FIELDS)}")
-        kind, expected = _FIELDS[name]
-        if not isinstance(value, kind):
-            raise top.refuse(f"{name} = {value!r}: {expected} is expected")
-    return _config(file, top)
 
+    def path_of(value: Any) -> Path:
+        return file.absolute().parent / Path(text(value)).expanduser()
 
-def _config(file: Path, top: Table) -> DashboardConfig:
-    data, refuse = top.values, top.refuse
-
-    def path_of(name: str) -> Path | None:
-        return None if name not in data else file.absolute().parent / Path(data[name]).expanduser()
-
-    hosts = data.get("hosts", [])
-    if not all(isinstance(each, str) for each in hosts):
-        raise refuse(f"hosts = {hosts!r}: a list of texts is expected")
-    environments = data.get("environments", {})
-    for name, environment in environments.items():
-        if environment not in ENVIRONMENTS:
-            raise refuse(f"environments.{name} = {environment!r}: one of {', '.join(ENVIRONMENTS)} is expected")
-    if ("tls_certificate" in data) != ("tls_key" in data):
-        raise refuse("tls_certificate and tls_key belong together")
-    if "tls_certificate" in data and data.get("behind_tls_proxy"):
-        raise refuse("behind_tls_proxy is for a proxy that ends TLS: without tls_certificate")
+    environments = top.table("environments")
+    of_names = {name: environments.take(name, one_of(*ENVIRONMENTS)) for name in environments.values}
     where = f"{top.error('listen', '').what}: listen"
-    host, port = parse_listen(data.get("listen", DEFAULT_LISTEN), where, DEFAULT_PORT)
-    return DashboardConfig(
+    host, port = parse_listen(top.take("listen", text, DEFAULT_LISTEN), where, DEFAULT_PORT)
+    oidc = top.take("oidc", lambda value: parse_oidc(value, file, top.refuse), None)
+    found = DashboardConfig(
         host,
         port,
-        tuple(hosts),
-        path_of("users"),
-        path_of("state") or default_state(),
-        path_of("alerts"),
-        data.get("readonly", False),
-        path_of("tls_certificate"),
-        path_of("tls_key"),
-        data.get("behind_tls_proxy", False),
-        environments,
-        parse_oidc(data["oidc"], file, refuse) if "oidc" in data else None,
-        parse_masks(data.get("mask", []), refuse),
-        path_of("report"),
-        parse_proxies(data.get("trusted_proxies", []), refuse),
-        data.get("notify", False),
+        top.take("hosts", texts, ()),
+        top.take("users", path_of, None),
+        top.take("state", path_of, None) or default_state(),
+        top.take("alerts", path_of, None),
+        top.take("readonly", boolean, False),
+        top.take("tls_certificate", path_of, None),
+        top.take("tls_key", path_of, None),
+        top.take("behind_tls_proxy", boolean, False),
+        of_names,
+        oidc,
+        parse_masks(top.take("mask", list_of, []), top.refuse),
+        top.take("report", path_of, None),
+        parse_proxies(top.take("trusted_proxies", list_of, []), top.refuse),
+        top.take("notify", boolean, False),
     )
+    top.finish()
+    if (found.tls_certificate is None) != (found.tls_key is None):
+        raise top.refuse("tls_certificate and tls_key belong together")
+    if found.tls_certificate is not None and found.is_behind_tls_proxy:
+        raise top.refuse("behind_tls_proxy is for a proxy that ends TLS: without tls_certificate")
+    return found

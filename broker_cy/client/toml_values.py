@@ -60,6 +60,13 @@ def text(value: Any) -> str:
     return value
 
 
+def list_of(value: Any) -> list[Any]:
+    """Parse a list, whose values the caller checks."""
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r} is not a list")
+    return value
+
+
 def texts(value: Any) -> tuple[str, ...]:
     """Parse a list of texts."""
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
