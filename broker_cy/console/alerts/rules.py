@@ -24,7 +24,7 @@ url = "https://hooks.example.com/alerts"
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -32,30 +32,36 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from broker_cy.client.clusters import default_path
-from broker_cy.client.errors import ClientError
 from broker_cy.client.toml_file import Table, read
+from broker_cy.client.toml_values import boolean, integer, number, one_of, text
 from broker_cy.core.classes import dataclass
 
 RULES_MAX: Final = 1_000
-_NUMBER: Final = (int, float)
-_COMMON: Final[dict[str, Any]] = {"name": str, "kind": str, "for_s": _NUMBER, "silent": bool}
-_TOPICS: Final[dict[str, Any]] = {"topic": str, "exclude": str}
-_GROUPS: Final[dict[str, Any]] = {"group": str, "exclude": str}
-_FLOWS: Final[dict[str, Any]] = {"flow": str, "exclude": str}
-KINDS: Final[dict[str, dict[str, Any]]] = {
+_MOST: Final = 10**18
+_TIMEOUT_S: Final = 5.0
+_ATTEMPTS: Final = 10
+Parse = Callable[[Any], Any]
+_COUNT: Final = integer(0, _MOST)
+_NUMBER: Final = number(0, _MOST)
+# The keys of all rules but name and kind, and those of each kind, with their parsers.
+_COMMON: Final[Mapping[str, Parse]] = {"for_s": _NUMBER, "silent": boolean}
+_TOPICS: Final[Mapping[str, Parse]] = {"topic": text, "exclude": text}
+_GROUPS: Final[Mapping[str, Parse]] = {"group": text, "exclude": text}
+_FLOWS: Final[Mapping[str, Parse]] = {"flow": text, "exclude": text}
+KINDS: Final[Mapping[str, Mapping[str, Parse]]] = {
     "offline_partition": _TOPICS,
     "under_replicated_partition": _TOPICS,
     "hanging_transaction": _TOPICS,
-    "disk": {"free_percent": _NUMBER, "free_bytes": int},
+    "disk": {"free_percent": number(0, 100), "free_bytes": _COUNT},
     "failed_disk": {},
     "stalled_group": _GROUPS,
     "stopped_group": _GROUPS,
-    "lag": {**_GROUPS, "records": int, "seconds": _NUMBER},
+    "lag": {**_GROUPS, "records": _COUNT, "seconds": _NUMBER},
     "broker_away": {},
     "leaderless_quorum": {},
     "voter_away": {},
     "mirror_stopped": _FLOWS,
-    "mirror_lag": {**_FLOWS, "records": int, "seconds": _NUMBER},
+    "mirror_lag": {**_FLOWS, "records": _COUNT, "seconds": _NUMBER},
     "mirror_problem": _FLOWS,
     "mirror_circle": _FLOWS,
 }
@@ -65,8 +71,6 @@ _NEEDED: Final = {
     "disk": ("free_percent", "free_bytes"),
     "mirror_lag": ("records", "seconds"),
 }
-_WEBHOOK: Final[dict[str, Any]] = {"url": str, "timeout_s": _NUMBER, "attempts": int}
-_TYPE_NAMES: Final = {str: "a string", int: "an integer", _NUMBER: "a number", bool: "true or false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +124,8 @@ class WebhookSettings:
     """The destination of alerts. `attempts` is the maximum number of attempts of one delivery."""
 
     url: str
-    timeout_s: float = 5.0
-    attempts: int = 10
+    timeout_s: float = _TIMEOUT_S
+    attempts: int = _ATTEMPTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +145,12 @@ def default_rules_path(clusters: Path | None = None) -> Path:
 def load_settings(path: Path) -> AlertSettings:
     """Return the built-in rules with the changes of a file. Raises ClientError, which names file, line and key."""
     top = read(path)
-    data, lines = top.values, _Lines(top)
-    for key in data:
-        if key not in ("rule", "webhook"):
-            raise lines.error(None, key, f"{key} is not known; allowed are [[rule]] and [webhook]")
-    tables = data.get("rule", [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise lines.error(None, "rule", "a rule is written as [[rule]]")
+    tables = top.tables("rule")
     if len(tables) > RULES_MAX:
-        raise lines.error(RULES_MAX, "", f"{len(tables)} rules: {RULES_MAX} are allowed")
-    return AlertSettings(_rules(lines, tables), _webhook(lines, data.get("webhook")), path)
+        raise tables[RULES_MAX].error("", f"{len(tables):,} rules: {RULES_MAX:,} are allowed")
+    rules, webhook = _rules(tables), top.table("webhook")
+    top.finish()
+    return AlertSettings(rules, _webhook(webhook) if "webhook" in top.values else None, path)
 
 
 def check_url(url: str) -> str:
@@ -162,81 +162,40 @@ def check_url(url: str) -> str:
     return url if parts.port is None or parts.port > 0 else check_url("")
 
 
-class _Lines:
-    """Errors at keys of the file."""
-
-    def __init__(self, top: Table) -> None:
-        self._top = top
-
-    def error(self, rule: int | None, key: str, reason: str) -> ClientError:
-        """Return an error at `key` of the rule with that number (None: of the file, or of [webhook])."""
-        if rule is not None:
-            return self._top.at(f"rule[{rule}].{key}", reason)
-        return self._top.at(key if key in self._top.values else f"webhook.{key}", reason)
-
-
-def _rules(lines: _Lines, tables: Iterable[dict[str, Any]]) -> tuple[Rule, ...]:
+def _rules(tables: Iterable[Table]) -> tuple[Rule, ...]:
     rules = {rule.name: rule for rule in BUILT_IN}
     named: set[str] = set()
-    for number, table in enumerate(tables):
-        name = table.get("name")
-        if name is None:
-            raise lines.error(number, "", "name is missing")
-        if isinstance(name, str) and name in named:
-            raise lines.error(number, "name", f"name = {name!r} occurs twice")
-        rule = _rule(lines, number, table, rules.get(name) if isinstance(name, str) else None)
-        rules[rule.name] = rule
-        named.add(rule.name)
+    for table in tables:
+        name = table.take("name", text)
+        if name in named:
+            raise table.error("name", f"{name!r} occurs twice")
+        rules[name] = _rule(table, name, rules.get(name))
+        named.add(name)
     return tuple(rule for rule in rules.values() if not rule.silent)
 
 
-def _rule(lines: _Lines, number: int, table: dict[str, Any], base: Rule | None) -> Rule:
-    """Build a rule of the file; `base` is the built-in rule that it changes."""
-    kind = table.get("kind", None if base is None else base.kind)
-    if kind not in KINDS:
-        said = "kind is missing" if kind is None else f"kind = {kind!r}"
+def _rule(table: Table, name: str, base: Rule | None) -> Rule:
+    """Return a rule of the file; `base` is the built-in rule that it changes."""
+    if base is None and "kind" not in table.values:
         names = ", ".join(rule.name for rule in BUILT_IN)
-        change = f"; without a kind, the name is that of a built-in rule: {names}" if kind is None else ""
-        raise lines.error(number, "kind", f"{said}: one of {', '.join(KINDS)} is expected{change}")
+        raise table.error("kind", f"is missing; without a kind, the name is that of a built-in rule: {names}")
+    kind = table.take("kind", one_of(*KINDS), "" if base is None else base.kind)
     if base is not None and kind != base.kind:
-        raise lines.error(number, "kind", f"kind = {kind!r}: the built-in rule {base.name!r} is of kind {base.kind}")
-    _check_types(lines, number, table, _COMMON | KINDS[kind], f"a rule of kind {kind}")
-    if table.get("free_percent", 0) > 100:
-        raise lines.error(number, "free_percent", f"free_percent = {table['free_percent']}: at most 100 is allowed")
+        raise table.error("kind", f"{kind!r}: the built-in rule {base.name!r} is of kind {base.kind}")
+    taken = {key: table.take(key, parse, None) for key, parse in {**_COMMON, **KINDS[kind]}.items()}
+    table.finish()
+    given = {key: value for key, value in taken.items() if value is not None}
     needed = _NEEDED.get(kind, ())
-    if needed and base is None and not any(key in table for key in needed):
-        raise lines.error(number, "kind", f"kind = {kind!r} needs {' or '.join(needed)}")
-    return Rule(**table) if base is None else replace(base, **table)
+    if needed and base is None and not any(key in given for key in needed):
+        raise table.error("kind", f"{kind!r} needs {' or '.join(needed)}")
+    return Rule(name, kind, **given) if base is None else replace(base, **given)
 
 
-def _webhook(lines: _Lines, table: Any) -> WebhookSettings | None:
-    if table is None:
-        return None
-    if not isinstance(table, dict):
-        raise lines.error(None, "webhook", "the webhook is written as [webhook]")
-    _check_types(lines, None, table, _WEBHOOK, "[webhook]")
-    if "url" not in table:
-        raise lines.error(None, "webhook", "url is missing")
-    try:
-        check_url(table["url"])
-    except ValueError as error:
-        raise lines.error(None, "url", f"url = {error}") from None
-    for key, low, high in (("timeout_s", 0.1, 60), ("attempts", 1, 100)):
-        if key in table and not low <= table[key] <= high:
-            raise lines.error(None, key, f"{key} = {table[key]}: {low} to {high} is allowed")
-    return WebhookSettings(**table)
-
-
-def _check_types(
-    lines: _Lines, number: int | None, table: Mapping[str, Any], types: Mapping[str, Any], what: str
-) -> None:
-    for key, value in table.items():
-        if key not in types:
-            raise lines.error(number, key, f"{key} is not known in {what}; allowed are {', '.join(types)}")
-        # In Python, bool is a subclass of int.
-        if not isinstance(value, types[key]) or (isinstance(value, bool) and types[key] is not bool):
-            raise lines.error(number, key, f"{key} = {value!r}: {_TYPE_NAMES[types[key]]} is expected")
-        if not isinstance(value, str | bool) and not 0 <= value < 1e18:
-            raise lines.error(number, key, f"{key} = {value}: 0 or more is allowed")
-        if isinstance(value, str) and not value:
-            raise lines.error(number, key, f"{key} is empty")
+def _webhook(table: Table) -> WebhookSettings:
+    found = WebhookSettings(
+        table.take("url", lambda value: check_url(text(value))),
+        table.take("timeout_s", number(0.1, 60), _TIMEOUT_S),
+        table.take("attempts", integer(1, 100), _ATTEMPTS),
+    )
+    table.finish()
+    return found
