@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 from uuid import UUID
 
-from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.errors import ClientError, Failure, network_reason
 from broker_cy.client.http_exchange import HttpAnswer, Unanswered, exchange
 from broker_registry.client_settings import RegistrySettings, RegistryUrl
 from broker_registry.errors import Code
@@ -316,9 +316,7 @@ class RegistryClient:
 def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not accepted: {error.verify_message}"
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    return (error.strerror or str(error) or type(error).__name__).lower()
+    return network_reason(error)
 
 
 def _refused(status: int, found: Any, what: str) -> Refused:

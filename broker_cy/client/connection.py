@@ -12,6 +12,7 @@ from typing import Final, Protocol, cast
 from broker_cy.client.address import Address
 from broker_cy.client.answer_frames import CLOSED, AnswerFrames
 from broker_cy.client.deadline import Deadline
+from broker_cy.client.errors import network_reason
 from broker_cy.client.exchange import Exchange
 from broker_cy.client.login import (
     AGAIN_AFTER,
@@ -63,14 +64,10 @@ class TimedOut(Exception):
 
 
 def reason_of(error: OSError) -> str:
-    """Return the reason given by the operating system, in a few words."""
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused: no process listens there"
-    if error.strerror:
-        return error.strerror[0].lower() + error.strerror[1:]
-    if isinstance(error, ConnectionResetError):
+    """Return why a connection to a broker failed, in a few words."""
+    if isinstance(error, ConnectionResetError) and not error.strerror:
         return CLOSED  # during the handshake of TLS
-    return str(error) or type(error).__name__
+    return network_reason(error)
 
 
 class Ticket(Protocol):

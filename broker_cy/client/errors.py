@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 
 from broker_cy.core.classes import dataclass
@@ -62,6 +63,17 @@ class ClientError(Exception):
         return ClientError(
             self.failure, self.reason, broker=self.broker, api=self.api, code=self.code, what=what or self.what
         )
+
+
+def network_reason(error: OSError) -> str:
+    """Return the reason that the operating system gave, in the few words of all programs."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused: no process listens there"
+    reason = error.strerror
+    if error.errno is not None and (reason or "").startswith("Connect call failed"):
+        # The text of asyncio has the address instead of the reason.
+        reason = os.strerror(error.errno)
+    return reason[0].lower() + reason[1:] if reason else str(error) or type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)

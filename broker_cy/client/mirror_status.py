@@ -13,7 +13,7 @@ from dataclasses import asdict, field, fields
 from typing import Any, Final, Protocol, TypeVar
 
 from broker_cy.client.address import Address
-from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.errors import ClientError, Failure, network_reason
 from broker_cy.client.http_exchange import Unanswered, exchange
 from broker_cy.core.classes import dataclass
 
@@ -151,8 +151,10 @@ async def ask(address: Address, timeout_s: float) -> MirrorStatus:
             raise ClientError(Failure.REFUSED, f"{address} answers with the HTTP status {answer.status}")
         return status_of(json.loads(answer.body))
     except TimeoutError:
-        raise ClientError(Failure.TIMED_OUT, f"no answer within {timeout_s:g} s", broker=str(address)) from None
-    except (OSError, Unanswered) as error:
-        raise ClientError(Failure.UNREACHABLE, str(error), broker=str(address)) from None
+        raise ClientError(Failure.TIMED_OUT, f"no answer within {timeout_s:g} s", what=str(address)) from None
+    except OSError as error:
+        raise ClientError(Failure.UNREACHABLE, network_reason(error), what=str(address)) from None
+    except Unanswered as error:
+        raise ClientError(Failure.UNREACHABLE, str(error), what=str(address)) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ClientError(Failure.MALFORMED, f"{address} does not answer as a mirror") from None

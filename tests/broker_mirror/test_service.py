@@ -63,4 +63,5 @@ def test_errors_name_the_setting(tmp_path: Path) -> None:
     file.write_text("clusters=A,B\nbrokercy.mirror.listener=nowhere\n")
     assert "brokercy.mirror.listener" in command("status", str(file), code=2)
     address = f"127.0.0.1:{free_ports(1)[0]}"
-    assert '"failure": "unreachable"' in command("status", "--address", address, "--json", code=3).lower()
+    away = json.loads(command("status", "--address", address, "--json", code=3))["error"]
+    assert (away["failure"], away["reason"]) == ("unreachable", "connection refused: no process listens there")

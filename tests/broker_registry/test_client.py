@@ -32,7 +32,7 @@ def test_urls_are_tried_in_turn(registry: RegistryProcess, subject: str) -> None
     (port,) = free_ports(1)
     urls = f"http://127.0.0.1:{port},{registry.url}/"
     assert ask(urls, lambda client: client.register(subject, Schema("AVRO", record_of("x:int")))) > 0
-    with pytest.raises(ClientError, match=f"127.0.0.1:{port}: connection refused") as caught:
+    with pytest.raises(ClientError, match=f"127.0.0.1:{port}: connection refused: no process") as caught:
         ask(f"http://127.0.0.1:{port}", lambda client: client.subjects())
     assert caught.value.failure is Failure.UNREACHABLE
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import h11
 
+from broker_cy.client.errors import network_reason
 from broker_cy.console.alerts.rules import WebhookSettings
 from broker_cy.console.figures import Fact
 from broker_cy.reporting.tone import Tone
@@ -117,7 +118,9 @@ class Webhook:
                 return False
             except TimeoutError:
                 self.error = f"no response within {self._settings.timeout_s:g} s"
-            except (OSError, h11.ProtocolError) as error:
+            except OSError as error:
+                self.error = network_reason(error)
+            except h11.ProtocolError as error:
                 self.error = str(error) or type(error).__name__
             else:
                 self.error = ""
