@@ -53,7 +53,7 @@ METRICS: dict[str, Metric] = {
     "generator_share": Metric("Load generator, share of a core", "", 2, None),
     "start_s": Metric("Start to first response", "s", 3),
     "start_cpu_s": Metric("CPU until the first response", "s", 3),
-    "idle_connection_kb": Metric("Memory of an idle connection", "KB", 2),
+    "idle_connection_kb": Metric("Memory of an idle connection", "KiB", 2),
     "idle_mb": Metric("Resident memory at rest", "MB", 1),
     "through_mb": Metric("Resident memory after the log was written and read", "MB", 1),
     "committed_offsets": Metric("Committed offsets", "", 0, None),
