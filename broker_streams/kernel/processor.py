@@ -1,0 +1,132 @@
+"""A processor, and all that it sees of its task.
+
+Each processor node of a task has a context of its own, so `forward` needs no look at the current node. A node with one
+child forwards by calling the child's method.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from broker_streams.records import Record, RecordMetadata
+
+Forward = Callable[[Record], None]
+
+
+class PunctuationType(enum.Enum):
+    """The clock of a punctuation: timestamps of the task's records, or the clock of the host."""
+
+    STREAM_TIME = "stream-time"
+    WALL_CLOCK_TIME = "wall-clock-time"
+
+
+class Cancellable(Protocol):
+    """A scheduled punctuation."""
+
+    def cancel(self) -> None: ...
+
+
+class TaskState:
+    """The state of a task that its processors see. One object for each task."""
+
+    __slots__ = ("application_id", "dropped_records", "metadata", "stream_time_ms", "system_time_ms", "task_id")
+
+    def __init__(self, application_id: str, task_id: tuple[int, int]) -> None:
+        self.application_id = application_id
+        self.task_id = task_id
+        # -1 before the first record, as in Kafka.
+        self.stream_time_ms = -1
+        self.system_time_ms = 0
+        # None outside an input record: in a punctuation of the wall clock.
+        self.metadata: RecordMetadata | None = None
+        # Records that processors skipped: null keys, expired windows (Kafka's metric dropped-records-total).
+        self.dropped_records = 0
+
+
+class ProcessorContext:
+    """The context of one processor node. `forward` passes a record to all children, or to the one that is named."""
+
+    def __init__(
+        self,
+        node: str,
+        task: TaskState,
+        children: Mapping[str, Forward],
+        stores: Mapping[str, Any],
+        schedule: Callable[[int, PunctuationType, Callable[[int], None]], Cancellable],
+        request_commit: Callable[[], None],
+    ) -> None:
+        self.node = node
+        self.task = task
+        self._children = children
+        self._stores = stores
+        self._schedule = schedule
+        self._request_commit = request_commit
+        self._forwards = tuple(children.values())
+        # A call to it passes a record to all children.
+        self.forward_all: Forward = self._forwards[0] if len(self._forwards) == 1 else self._to_all
+
+    def _to_all(self, record: Record) -> None:
+        for forward in self._forwards:
+            forward(record)
+
+    def forward(self, record: Record, child: str | None = None) -> None:
+        """Raises LookupError: no child has this name."""
+        if child is None:
+            self.forward_all(record)
+            return
+        forward = self._children.get(child)
+        if forward is None:
+            raise LookupError(f"{self.node} has no child {child!r}; its children are {', '.join(self._children)}")
+        forward(record)
+
+    def state_store(self, name: str) -> Any:
+        """Raises LookupError: the store is not connected to this processor."""
+        try:
+            return self._stores[name]
+        except KeyError:
+            connected = ", ".join(self._stores) or "no store"
+            raise LookupError(f"{self.node} has no access to store {name!r}; it is connected to {connected}") from None
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        return self.task.metadata
+
+    def current_stream_time_ms(self) -> int:
+        return self.task.stream_time_ms
+
+    def current_system_time_ms(self) -> int:
+        return self.task.system_time_ms
+
+    def schedule(self, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]) -> Cancellable:
+        """Call `callback` with the time at each interval. Raises ValueError: an interval below 1 ms."""
+        if interval_ms < 1:
+            raise ValueError(f"the interval of a punctuation is {interval_ms} ms; at least 1 is allowed")
+        return self._schedule(interval_ms, kind, callback)
+
+    def commit(self) -> None:
+        """Ask the host to commit soon."""
+        self._request_commit()
+
+    def drop(self) -> None:
+        """Count a record that is skipped."""
+        self.task.dropped_records += 1
+
+
+class Processor:
+    """The base of all processors, also of users' own ones (KIP-478).
+
+    `init` is called once before the first record. `process` passes its results to `self.context.forward`.
+    """
+
+    context: ProcessorContext
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+
+    def process(self, record: Record) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Called once after the last record; the context must not be used any more."""

@@ -1,0 +1,1 @@
+"""The processors of all kinds of steps. An import of this package registers them."""

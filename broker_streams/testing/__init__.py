@@ -1,0 +1,1 @@
+"""Tests of users' applications without a cluster."""

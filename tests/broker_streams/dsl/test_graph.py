@@ -1,0 +1,32 @@
+"""The graph of the DSL: names, and the order in which nodes are written."""
+
+from __future__ import annotations
+
+from broker_streams.dsl.graph import Graph, StepNode, all_below, find_above
+from broker_streams.plan.steps.stateless import PassThrough
+
+
+def node(name: str) -> StepNode:
+    return StepNode(name, PassThrough())
+
+
+def test_names_count_all_calls() -> None:
+    """If this fails, processors, stores and topics of an application have other names than in Kafka Streams."""
+    graph = Graph()
+    assert graph.new_name("KSTREAM-SOURCE-") == "KSTREAM-SOURCE-0000000000"
+    assert graph.new_store_name("KSTREAM-AGGREGATE-") == "KSTREAM-AGGREGATE-STATE-STORE-0000000001"
+
+
+def test_a_node_is_written_after_all_of_its_parents() -> None:
+    """If this fails, a merge of two streams is added to the topology before one of them."""
+    graph = Graph()
+    one, other, merged, below = node("one"), node("other"), node("merged"), node("below")
+    graph.add(one)
+    graph.add(merged, one)
+    graph.add(below, merged)
+    graph.add(other)
+    graph.add(merged, other)
+    assert [each.name for each in graph.in_build_order()] == ["one", "other", "merged", "below"]
+    assert find_above(below, lambda each: each is other) is other
+    assert find_above(other, lambda each: each is one) is None
+    assert set(all_below(graph.root)) == {one, other, merged, below}
