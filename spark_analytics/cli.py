@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
@@ -23,6 +23,7 @@ from broker_cy import __version__
 from broker_cy.client import options as cluster_options
 from broker_cy.client.clusters import ClusterEntry, Wanted, default_path, select
 from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.parsed import Parsed
 from broker_cy.client.program import EXIT_FAILED, EXIT_INTERRUPTED, end, wants_json
 from broker_cy.client.quantities import DURATION_HELP, TIME_HELP, parse_time
 from broker_cy.client.security import SECRETS
@@ -73,36 +74,27 @@ class Program(click.Group):
         sys.exit(end(PROGRAM, found, as_json=wants_json(argv)))
 
 
-class Memory(click.ParamType[str]):
-    """An amount of memory in the JVM's notation."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not re.fullmatch(r"[1-9]\d{0,9}[kmgtKMGT]", value):
-            self.fail(f"{value!r} is not an amount of memory (allowed: 512m, 2g)", param, ctx)
-        return str(value)
+def _memory(text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d{0,9}[kmgtKMGT]", text):
+        raise ValueError(f"{text!r} is not an amount of memory (allowed: 512m, 2g)")
+    return text
 
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-class Time(click.ParamType[datetime]):
-    """A time, or a duration before now."""
+def _time(text: str) -> datetime:
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=parse_time(text, _now_ms))
+    except OverflowError:
+        raise ValueError(f"{text!r} is after the year 9999") from None
 
-    name = "time"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        try:
-            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=parse_time(value, _now_ms))
-        except OverflowError:
-            self.fail(f"{value!r} is after the year 9999", param, ctx)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
+MEMORY: Final = Parsed("size", _memory)
+"""An amount of memory in the JVM's notation."""
+TIME: Final = Parsed("time", _time)
+"""A time, or a duration before now."""
 
 _folder = click.Path(file_okay=False, path_type=Path)
 _file = click.Path(dir_okay=False, path_type=Path)
@@ -140,14 +132,14 @@ _with_lake = _together(
     click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster; may be repeated."),
 )
 _with_range = _together(
-    click.option("--from", "start", type=Time(), metavar="TIME", help=f"From this time on: {TIME_HELP}."),
-    click.option("--to", "end", type=Time(), metavar="TIME", help="Before this time."),
+    click.option("--from", "start", type=TIME, metavar="TIME", help=f"From this time on: {TIME_HELP}."),
+    click.option("--to", "end", type=TIME, metavar="TIME", help="Before this time."),
 )
 _with_limit = click.option("--limit", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Rows shown.")
 _with_spark = _together(
     click.option("--master", metavar="URL", help="Spark's master; by default all cores of this machine."),
     click.option(
-        "--memory", type=Memory(), default="2g", show_default=True, metavar="SIZE", help="Memory of the driver."
+        "--memory", type=MEMORY, default="2g", show_default=True, metavar="SIZE", help="Memory of the driver."
     ),
     click.option("--verbose", is_flag=True, help="Show Spark's log."),
 )

@@ -180,7 +180,7 @@ def test_what_spark_would_refuse(words: tuple[str, ...], code: int, text: str, l
 def test_times(text: str, expected: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a range is off by a time zone, or has another meaning than in `broker-cy`."""
     monkeypatch.setattr("time.time", NOW.timestamp)
-    assert cli.Time().convert(text, None, None) == expected
+    assert cli.TIME.convert(text, None, None) == expected
 
 
 def test_units_have_the_cluster_and_its_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
