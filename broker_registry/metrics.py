@@ -43,7 +43,7 @@ _TABLE: Final = (
         "broker_registry_takeovers_total",
         "counter",
         (),
-        "How often this instance took the right to write; it grows fast if several instances write at the same time.",
+        "How often this instance took over writing; it grows fast if several instances write at the same time.",
     ),
     Metric(
         "broker_registry_requests_total",

@@ -26,7 +26,7 @@ if [ -f "$found/lib/libssl.a" ]; then
 fi
 
 without() {
-    echo "make: OpenSSL $version is not built: $1; the library of the system is used if its headers are there (libssl-dev)" >&2
+    echo "make: OpenSSL $version is not built: $1; the library of the system is used if its headers are installed (libssl-dev)" >&2
     rm -rf "$dir/current" "$work"
     exit 0
 }

@@ -24,7 +24,7 @@ def wrong_with(url: str) -> str | None:
     if parts.scheme not in ("https", "http", "file") or (parts.scheme != "file" and not host):
         return "use https://... or file:///..."
     if parts.scheme == "http" and not _is_loopback(host):
-        return "whoever is on the way could read and change what is sent; use https"
+        return "an attacker on the way could read and change the data; use https"
     return None
 
 

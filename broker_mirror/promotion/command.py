@@ -102,7 +102,7 @@ def add(group: click.Group) -> None:
     metavar="TIME",
     help="How long to wait until all records were copied; otherwise nothing is promoted.",
 )
-@click.option("--force", is_flag=True, help="Promote at once, without records that were not copied.")
+@click.option("--force", is_flag=True, help="Promote immediately, without records that were not copied.")
 @click.option("--dry-run", is_flag=True, help="Only show the topics and what they lack.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, also for errors.")
@@ -291,7 +291,9 @@ def _show_before(name: str, rows: Sequence[PromotionRow], asked: Asked) -> None:
     """Show what will be done, and ask."""
     if not asked.as_json:
         print_rows(COLUMNS[:6], rows, err=True)
-    when = "at once, without what was not copied" if asked.is_forced else f"within {duration(asked.wait_s * 1000)}"
+    when = f"within {duration(asked.wait_s * 1000)}"
+    if asked.is_forced:
+        when = "immediately, without records that were not copied"
     confirm(f"promote {plural(len(rows), 'topic')} in {name} {when}?", yes=asked.is_confirmed, as_json=asked.as_json)
 
 

@@ -63,7 +63,7 @@
       core.go(`${window.location.pathname}?${query}`);
     };
     const used = spec.fields.some((field) => spec.filters.includes(field.name) && field.value !== field.default);
-    const form = core.element("form", { class: "read-form", "aria-label": "What is read" },
+    const form = core.element("form", { class: "read-form", "aria-label": "Records to read" },
       core.element("div", { class: "read-line" }, ...main,
         core.element("div", { class: "read-buttons" },
           core.element("button", { type: "submit" }, "Read"),

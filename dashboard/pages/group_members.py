@@ -282,7 +282,7 @@ def member_tables(cluster: str, subject: Mapping[str, str], kind: str) -> list[C
                 noun="task",
                 height_rows=8,
                 empty="No member has a task.",
-                note="A standby on another process has a copy of the state of a task, and can take it over at once.",
+                note="A standby on another process has a copy of the state of a task, and can take it over promptly.",
             ),
             table(
                 "Topology",

@@ -378,7 +378,7 @@ def _form(cluster: str, topic: str, query: Mapping[str, str], problems: Mapping[
         "export": _export_path(cluster, topic, given),
     }
     return html.Div(
-        [html.H2("What is read", className="hidden")],
+        [html.H2("Records to read", className="hidden")],
         className="panel records-form",
         **attributes({"data-records-form": json.dumps(spec, ensure_ascii=False)}),
     )

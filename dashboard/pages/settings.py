@@ -99,8 +99,9 @@ class Settings(OfResource, TableChannel[ConfigEntry]):
         table_column(columns.VALUE, 220, is_flex=True),
         table_column(columns.SOURCE, 110),
         Column("default", "Default", lambda row: Cell(clean(default_of(row)), Tone.MUTED), width=190),
-        Column("changed", "Change", lambda row: "restart" if row.is_read_only else "at once",
-               lambda row: row.is_read_only, width=90, hint="restart: only in the broker's configuration file"),
+        Column("changed", "Change", lambda row: "restart" if row.is_read_only else "dynamic",
+               lambda row: row.is_read_only, width=90,
+               hint="dynamic: takes effect immediately; restart: only in the broker's configuration file"),
     )  # fmt: skip
 
     def rows(self) -> Iterable[ConfigEntry] | None:

@@ -274,7 +274,7 @@ class Users:
             problem = ""
         except ClientError as error:
             users, problem = {}, str(error)
-            _log.error("nobody can log in: %s", problem)
+            _log.error("no user can log in: %s", problem)
         self._users, self.problem, self._stamp = users, problem, stamp
         self.version += 1
 

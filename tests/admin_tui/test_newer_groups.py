@@ -109,7 +109,7 @@ def test_records_in_flight_are_released_rejected_and_redriven(
         await terminal.shows("Records in flight", "acquired, last attempt")
         terminal.app.screen.query_one("#in-flight").focus()
         await terminal.press("u")
-        await terminal.shows("2 records: available again at once", "groups release checkout", "orders:0:40-41")
+        await terminal.shows("2 records: available again immediately", "groups release checkout", "orders:0:40-41")
         await terminal.press("right", "enter")
         await terminal.shows("released 2 records of group checkout")
         await terminal.press("down", "a")

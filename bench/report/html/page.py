@@ -94,7 +94,7 @@ def _controls(found: Sequence[Entity]) -> str:
     if len(known := labels(found)) > 1:
         options = "".join(f'<option value="{escape(name)}">{escape(name or "(none)")}</option>' for name in known)
         choices = f'<label>Latency and series of <select id="label">{options}</select></label>'
-    return html.controls("What the charts show", shown, choices)
+    return html.controls("Contents of the charts", shown, choices)
 
 
 def _tables(documents: Named, found: Sequence[Entity]) -> list[str]:

@@ -38,7 +38,7 @@ _ALL_GONE: Final = (
     "the log has none of these records: they are not written yet, or removed by compaction, retention or a transaction"
 )
 _EFFECTS: Final = {
-    OperatorAction.RELEASE: "{records}: available again at once, for any member of the group",
+    OperatorAction.RELEASE: "{records}: available again immediately, for any member of the group",
     OperatorAction.REJECT: "{records}: archived, and not delivered to the group again",
     OperatorAction.REDRIVE: "{records}: delivered to the group again, at least once",
 }

@@ -54,8 +54,8 @@ def test_a_release_warns_of_last_deliveries(groups: FakeGroups) -> None:
         wanted = {ORDERS_0: ((40, 41), (44, 44)), ORDERS_1: EVERY_OFFSET}
         plan = await plan_share_records(client, command, CHECKOUT, RELEASE, wanted, "s-0")
         assert plan.affected == (
-            "6 records: available again at once, for any member of the group, but 2 archived, because it was the last "
-            "delivery of the record"
+            "6 records: available again immediately, for any member of the group, but 2 archived, because it was the "
+            "last delivery of the record"
         )
         assert list(map(str, plan.changes)) == [
             "orders-0, offsets 40 to 41, 44: 4 records; 1 of them archived, after the last delivery",

@@ -370,7 +370,7 @@ def check_reach(hosts: list[Host], findings: Findings) -> None:
     for (name, address, port, what), reasons in faults.items():
         who = sorted({host for names in reasons.values() for host in names})
         text = "; ".join(f"{why} ({listed(names)})" for why, names in reasons.items())
-        nobody = "No host can reach" if set(who) == all_of[name, port] else f"{listed(who)} cannot reach"
+        subject = "No host can reach" if set(who) == all_of[name, port] else f"{listed(who)} cannot reach"
         target = next((host for host in hosts if host.name == name), None)
         foreign = target is not None and target.answer is not None and not target.answer.get("own_addresses")
         hint = (
@@ -378,7 +378,7 @@ def check_reach(hosts: list[Host], findings: Findings) -> None:
             if foreign
             else "open the port in the firewalls between them, or correct broker_address"
         )
-        findings.fail("reach", f"{nobody} the listener {what} of {name} at {address}:{port}: {text}; {hint}.")
+        findings.fail("reach", f"{subject} the listener {what} of {name} at {address}:{port}: {text}; {hint}.")
 
 
 def check_replies(hosts: list[Host], options: dict[str, Any], findings: Findings) -> None:
