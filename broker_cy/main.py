@@ -50,7 +50,7 @@ def run(
     companions: Sequence[Companion] = (),
 ) -> int:
     """Run a broker until SIGTERM or SIGINT and return the exit code. `ready` reports that it serves clients. With
-    `shard`, its number and how many there are, it is one of several under a parent. `companions` run beside it. Raises
+    `shard` (its number, and the number of shards) it is one of several under a parent. `companions` run with it. Raises
     StartError, and ConfigError for a wrong setting.
     """
     logs.configure(shard=None if shard is None else shard[0])

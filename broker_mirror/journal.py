@@ -1,4 +1,4 @@
-"""What happens to a flow, as events: pure, from its states one after the other. event_writer.py writes them."""
+"""The changes of a flow as events: pure, from its states one after the other. event_writer.py writes them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class RatePacing:
 class SyncPacing:
     """The syncs of one partition of the source.
 
-    A sync is written at once in four cases: it is the first one, the source lacks records before it, the target has
+    A sync is written immediately in four cases: it is the first one, the source lacks records before it, the target has
     lost its end, or the target has `lag_max` records after the last sync. Other syncs wait for `due`. The end of a
     range is written with the next range, unless a group would read fewer than `lag_max` records again without it.
     """

@@ -15,12 +15,12 @@ from broker_registry.json_types import InvalidObject, as_choice, as_flag, as_obj
 VERSION_PROPERTY: Final = "confluent:version"
 RESERVED_PROPERTY: Final = "confluent:reserved"
 NAME_LENGTH_MAX: Final = 256
-"""Of a rule's name."""
+"""Characters of the name of a rule."""
 _MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
 _OTHER_MODES: Final = ("WRITE", "READ", "WRITEREAD")
 _MODES_WITH_TWO_ACTIONS: Final = ("WRITEREAD", "UPDOWN")
 _KINDS: Final = ("TRANSFORM", "CONDITION")
-# Of a rule that does not name them.
+# The kind and mode of a rule that does not name them.
 _DEFAULT_KIND: Final = "TRANSFORM"
 _DEFAULT_MODE: Final = "WRITEREAD"
 _ENVIRONMENTS: Final = ("ALL", "CLIENT", "GATEWAY", "SERVER", "NONE")

@@ -27,7 +27,7 @@ Request = messages.ConsumerGroupHeartbeatRequest
 
 
 class Member:
-    """What a consumer knows: its epoch and its partitions, and since when its request waits."""
+    """The state of a consumer: its epoch and its partitions, and since when its request waits."""
 
     def __init__(self, member_id: str, address: Address) -> None:
         self.member_id = member_id

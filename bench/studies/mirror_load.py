@@ -18,7 +18,7 @@ from broker_cy.wire.records import Record
 TIMEOUT_S: Final = 60.0
 PARTITIONS: Final = 4
 RECORD_BYTES: Final = 1_000
-# Of a batch: 1 MB.
+# Records of a batch: 1 MB.
 RECORDS: Final = 1_000
 # Records of the schedule are produced this often, to each partition in turn.
 TICK_S: Final = 0.01

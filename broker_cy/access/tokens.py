@@ -58,7 +58,7 @@ class Tokens:
         return Token(credential, record.owner.partition(":")[2], record.expiration_timestamp)
 
     def begin(self, token_id: str, session: TokenSession) -> None:
-        """Somebody has logged in with the token, which may have changed meanwhile."""
+        """A client has logged in with the token, which may have changed meanwhile."""
         self._sessions.setdefault(token_id, {})[session] = None
         record = self._image().tokens.get(token_id)
         session.end_by(record.expiration_timestamp if record is not None else None)

@@ -29,7 +29,7 @@ TOLERANCE_DEFAULT: Final = 0.05
 
 
 class By(enum.StrEnum):
-    """What a balance evens out."""
+    """The measure that a balance evens out."""
 
     SPACE = "space"
     COUNT = "count"

@@ -85,7 +85,7 @@ async def link_partitions(
         try:
             rows = [_partition(row) for row in json.loads(page)["partitions"]]
         except (ValueError, KeyError, TypeError):
-            # Of something else at this address.
+            # Another program answers at this address.
             continue
         has_answer = True
         found |= {TopicPartition(each.topic, each.partition): each for each in rows if each.state != PROMOTED}

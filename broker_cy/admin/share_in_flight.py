@@ -88,14 +88,14 @@ class GroupInFlight(NamedTuple):
 async def in_flight_of(
     caller: Caller, group_id: str, token_file: Path | None = None, context: ssl.SSLContext | None = None
 ) -> GroupInFlight:
-    """What the brokers report that can be asked; see `pages_of`."""
+    """Return the reports of the brokers that can be asked; see `pages_of`."""
     pages = await pages_of(caller, f"/share-groups?group={quote(group_id, safe='')}", token_file, context)
     found: dict[int, Any] = {}
     for node, page in pages.items():
         try:
             found[node] = json.loads(page)
         except ValueError:
-            # Of something else at this address.
+            # Another program answers at this address.
             continue
     return _joined(found)
 

@@ -45,7 +45,7 @@ KINDS = {
     "client-metrics": ResourceType.CLIENT_METRICS,
 }
 DEFAULT_BROKER = "default"
-# Names of settings in an error. Topics have about 40 and groups 20; brokers have 300, of which the nearest are named.
+# Names of settings in an error. Topics have about 40 and groups 20; of the 300 of brokers, the nearest are named.
 NAMED_MAX: Final = 60
 NEAREST_MAX: Final = 5
 

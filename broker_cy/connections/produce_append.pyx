@@ -196,7 +196,7 @@ cdef bint append_one(ProduceView view, AnswerQueue connection, ProduceReply repl
 
 
 cdef bint is_own_write(AnswerQueue connection, Partition partition) except *:
-    """Whether another broker writes to one of the brokers' own topics (events.own_topic_leader). Anybody can give this client
+    """Whether another broker writes to one of the brokers' own topics (events.own_topic_leader). Any client can use this client
     id: where rights count, that of a broker is needed.
     """
     return (connection.client_id == OWN_CLIENT and partition.topic in OWN_TOPICS

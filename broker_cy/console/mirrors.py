@@ -173,7 +173,7 @@ class MirrorFlows:
 
 
 class Reading(NamedTuple):
-    """What one look has found. `heartbeats` are the times of the newest heartbeats by topic. `topics` are all names."""
+    """The result of one look. `heartbeats` are the times of the newest heartbeats by topic. `topics` are all names."""
 
     at_ms: int
     statuses: Mapping[str, MirrorStatus]

@@ -57,7 +57,7 @@ class ConsumerGroupSettings(NamedTuple):
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
-    """Of groups without settings of their own: `group.consumer.session.timeout.ms` and so on."""
+    """For groups without settings of their own: `group.consumer.session.timeout.ms` and so on."""
     assigned_at_once_max: int = 500
     """Subscriptions of members and partitions of a group that is assigned at once, which takes about 5 ms; a larger one
     is assigned in the background. Not a setting of the broker.
@@ -101,7 +101,7 @@ class ShareGroupSettings(NamedTuple):
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
-    """Of groups without settings of their own: `group.share.session.timeout.ms` and so on."""
+    """For groups without settings of their own: `group.share.session.timeout.ms` and so on."""
     assigned_at_once_max: int = 500
     """Subscriptions of members and initialized partitions of a group that is assigned at once, which takes about 3 ms;
     a larger one is assigned in the background. Not a setting of the broker.
@@ -142,7 +142,7 @@ class StreamsGroupSettings(NamedTuple):
     assignment_interval_ms: int = 1_000
     initial_rebalance_delay_ms: int = 3_000
     standby_replicas: int = 0
-    """Of groups without settings of their own: `group.streams.session.timeout.ms` and so on."""
+    """For groups without settings of their own: `group.streams.session.timeout.ms` and so on."""
     assigned_at_once_max: int = 400
     """Members, tasks and copies of tasks of a group that is assigned at once, which takes about 5 ms; a larger one is
     assigned in the background. Not a setting of the broker.

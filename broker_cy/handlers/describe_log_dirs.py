@@ -90,7 +90,7 @@ def describe(
         copy = Response.DescribeLogDirsPartition(
             partition_index=move.key[1],
             partition_size=move.future.size_bytes,
-            # Of a copy: the offsets that it does not have yet.
+            # The offsets that a copy does not have yet.
             offset_lag=move.log.log_end_offset - move.future.end_offset,
             is_future_key=True,
         )

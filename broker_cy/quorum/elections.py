@@ -46,7 +46,7 @@ def learn(state: QuorumState, source: int, epoch: int, leader_id: int, endpoints
     is_other = leader_id not in (NO_LEADER, state.node_id)
     if epoch > state.epoch:
         if is_other and state.is_only_voter:
-            # Nobody leads a new epoch without the vote of an only voter, which would have learned of the epoch then.
+            # No node leads a new epoch without the vote of an only voter, which would have learned of the epoch then.
             raise AssertionError(f"{leader_id} leads epoch {epoch}, and the only voter, {state.key}, did not elect it")
         state.enter_epoch(epoch)
         if is_other:

@@ -1,8 +1,8 @@
 """Keeps KnownSchemas up to date in a task, and says whether it is: a Produce request whose schema is not known waits.
 
-The task reads the topic to its end, in rounds. A round begins at once if a request waits, else PAUSE_S after the last
-one. A schema that a producer has just registered is therefore known after one read, and a deleted one is refused after
-PAUSE_S at the latest.
+The task reads the topic to its end, in rounds. A round begins immediately if a request waits, else PAUSE_S after the
+last one. A schema that a producer has just registered is therefore known after one read, and a deleted one is refused
+after PAUSE_S at the latest.
 
 A request waits for a round that began after it: at most for the round that is under way and the next one, each of at
 most ROUND_S. If the end is not reached in that time, because no leader answers, or because the first round after the

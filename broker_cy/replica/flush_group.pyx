@@ -161,7 +161,7 @@ cdef class FlushGroup:
     # ---- deadlines: one timer, for the earliest ----
 
     cdef int expire_at(self, int64_t deadline_ms) except -1:
-        """Somebody waits until then, for a partition of `expiring`."""
+        """A request waits until then, for a partition of `expiring`."""
         if self.expires_ms != 0:
             if self.expires_ms <= deadline_ms:
                 return 0

@@ -35,9 +35,9 @@ class Answer(NamedTuple):
     batches: Sequence[BatchSpan] = ()
 
 class Step(NamedTuple):
-    """What to do, in this order; -1 where there is nothing to do. `restart_at` replaces the whole log by an empty one
+    """The steps of a follower, in this order; -1 leaves one out. `restart_at` replaces the whole log by an empty one
     that begins there. The high watermark moves when what was appended is written: `Replica.learn` limits it to that.
-    Each time it has moved, and before anybody can read, the log start moves as far as `log_start` says.
+    Each time it has moved, and before a client can read, the log start moves as far as `log_start` says.
     """
 
     truncate_to: int = NONE

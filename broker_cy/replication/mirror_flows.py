@@ -67,7 +67,7 @@ def is_of(origin: Origin | None, partition: Partition) -> bool:
 
 
 class Controller(Protocol):
-    """What mirrors have the active controller do (mirror_manager)."""
+    """The requests of mirrors to the active controller (mirror_manager)."""
 
     async def pin(self, topic: str, topic_id: UUID) -> None:
         """Store the id of the source topic. Raises LinkFailed, KafkaError."""

@@ -28,7 +28,7 @@ SCRAM: Final = frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"})
 OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
 MECHANISMS: Final = frozenset({PLAIN, OAUTHBEARER, GSSAPI}) | SCRAM
-# With which a user and a password log in.
+# Mechanisms of a user with a password.
 BY_PASSWORD: Final = frozenset({PLAIN}) | SCRAM
 
 _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"

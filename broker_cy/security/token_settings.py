@@ -71,7 +71,7 @@ def required_tokens(what: str, value: Callable[[str], Any], check_url: Callable[
 
 
 def check_url(setting: str, url: str) -> None:
-    """Raise ConfigError for a URL that is not one of a provider: whoever is on the way could change what is read."""
+    """Raise ConfigError for a URL that is not one of a provider: an attacker on the way could change the answer."""
     if (wrong := fetch.wrong_with(url)) is not None:
         raise ConfigError(f"setting {setting}={url}: {wrong}")
 

@@ -56,7 +56,7 @@ def batches_of(Log log not None, LogSlice part not None, int64_t offset, int64_t
 
 
 def first_offset(tuple aborted):
-    """Of an aborted transaction (producer id, first offset)."""
+    """Return the first offset of an aborted transaction (producer id, first offset)."""
     return aborted[1]
 
 

@@ -1,4 +1,4 @@
-"""What the share groups of this broker did since its start, in the terms of Kafka's ShareGroupMetrics and
+"""Counts of the share groups of this broker since its start, in the terms of Kafka's ShareGroupMetrics and
 SharePartitionMetrics, and the causes of deliveries that are repeated or given up, also for each group.
 """
 
@@ -29,7 +29,7 @@ class Archived(Enum):
     LIMIT = "limit"
     # They are no longer in the log (retention, compaction), or a member found a gap.
     MISSING = "missing"
-    # Of an aborted transaction.
+    # The record is of an aborted transaction.
     ABORTED = "aborted"
     OPERATOR = "operator"
 

@@ -32,7 +32,7 @@ class LeaderChanges:
         self._noted: dict[str, list[HeldRecords]] = {}
 
     def note(self, key: ShareKey, topic: str, records: int, leader: int) -> None:
-        """A share partition is dropped, of which members hold `records`; `leader` serves it next."""
+        """A share partition is dropped while members hold `records` of it; `leader` serves it next."""
         if not self._noted:
             self._loop.call_soon(self._report)
         self._noted.setdefault(key.group_id, []).append(HeldRecords(topic, key.topic.partition, records, leader))

@@ -37,7 +37,7 @@ COLD_LOOKS_MAX: Final = 16
 
 
 class FetchRequest(NamedTuple):
-    """What a member asks for. `topics` are in the order in which they are served."""
+    """The request of a member. `topics` are in the order in which they are served."""
 
     group_id: str
     member_id: str
@@ -75,7 +75,7 @@ class FetchResult(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What a look has found in one share partition."""
+    """The result of a look into one share partition."""
 
     topic: TopicPartition
     share: SharePartition
@@ -348,7 +348,7 @@ def _warming(missing: ColdRead) -> Work:
 
 
 def _work_before(walked: list[_Found]) -> list[Work]:
-    """What a worker has to do before these bytes can be sent."""
+    """Return the work of a worker before these bytes can be sent."""
     unchecked = [part for each in walked if (part := unverified_part(each.read.partition.log, each.part)) is not None]
     if unchecked:
         return [(verify_all, (unchecked,))]

@@ -162,7 +162,7 @@ class ShareService:
         try:
             writes = self._writes.get(key)
             if writes is not None:
-                # Of an earlier life of this share partition.
+                # These are writes of an earlier life of this share partition.
                 await writes.drained()
             await load(self, key, share, partition, self.config_of(key.group_id).offset_reset)
         except KafkaError as failure:

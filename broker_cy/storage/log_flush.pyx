@@ -20,8 +20,8 @@ from broker_cy.storage.sync_job import SyncJob
 
 
 def begin_flush(Log log not None):
-    """A FlushJob for what has to be synced so that the recovery point may move to the current written end offset; None if it is
-    there already. Raises StorageError if the indexes cannot be written."""
+    """A FlushJob for the files to sync before the recovery point may move to the current written end offset; None if it
+    has that offset already. Raises StorageError if the indexes cannot be written."""
     cdef Segment segment
     cdef int64_t start
     if log.recovery_point >= log.written_end_offset or log.offline is not None:

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class Content(enum.Enum):
-    """What is at the path of a data directory."""
+    """The content of a path that is named as a data directory."""
 
     FORMATTED = enum.auto()
     # Without meta.properties.
@@ -181,7 +181,7 @@ def _is_in(path: str, outer: str) -> bool:
 
 
 def content_of(path: str) -> Content | OSError:
-    """What is at the path, or the error that leaves this open."""
+    """Return the content of the path, or the error that leaves it unknown."""
     try:
         os.stat(f"{path}/{META_PROPERTIES}")
         return Content.FORMATTED

@@ -95,7 +95,7 @@ cdef uint32_t product(uint32_t a, uint32_t b) noexcept nogil:
 
 
 cdef uint32_t shifted(uint32_t crc, uint64_t n) noexcept nogil:
-    """What a difference of checksums is after `n` further bytes."""
+    """Return the difference of checksums after `n` further bytes."""
     cdef int power = 3              # 8 bits
     while n:
         if n & 1:

@@ -1,4 +1,4 @@
-"""What a new schema would break: it is tried on the records of its topic before it is registered.
+"""The impact of a new schema: it is tried on the records of its topic before it is registered.
 
 topics.py         the topics of a subject, by the strategies of serializers                         pure
 trial.py          the new schema on each record, and present readers on records of the new schema   pure

@@ -77,7 +77,7 @@ def last_read(
 def to_look_up(
     groups: Iterable[Group], named: Mapping[TopicPartition, Named], ranges: Mapping[TopicPartition, Range]
 ) -> list[tuple[TopicPartition, int]]:
-    """Return the committed offsets in front of which the sample has no record, each once."""
+    """Return the committed offsets without a record of the sample before them, each once."""
     found: dict[tuple[TopicPartition, int], None] = {}
     for group in groups:
         for key, committed in group.committed.items():

@@ -1,4 +1,4 @@
-"""What a trial of a new schema found."""
+"""The result of a trial of a new schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the client of a request may do.
+"""The permissions of the client of a request.
 
 A subject is as its topic. The topic is what comes before the last hyphen of the subject, without its context:
 `orders-value` and `orders-key` (TopicNameStrategy) and `orders-com.acme.Order` (TopicRecordNameStrategy) are of the

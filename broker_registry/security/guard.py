@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Sender(Protocol):
-    """What the guard reads of a request."""
+    """The parts of a request that the guard reads."""
 
     @property
     def segments(self) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ _EVERY_ROLE: Final = ("*", "**")
 
 
 class Method(Enum):
-    """What a request must carry."""
+    """The credentials that a request must have."""
 
     NONE = "NONE"
     BASIC = "BASIC"

@@ -37,7 +37,7 @@ _MD5_BYTES: Final = 16
 
 
 class Mode(Enum):
-    """What may be registered in a scope."""
+    """The mode of a scope: which schemas may be registered in it."""
 
     READWRITE = "READWRITE"
     READONLY = "READONLY"

@@ -24,7 +24,7 @@
     constructor(panel) {
       this.panel = panel;
       this.options = panel.options;
-      // Of several tables in a page, those that do not fill it have their own names in the address.
+      // Tables that do not fill their page have their own names in the address.
       this.prefix = panel.options.rows ? `${panel.element.id.replace(/^p-/, "")}-` : "";
       this.filter = core.query().get(`${this.prefix}filter`) || "";
       this.marks = new Set();

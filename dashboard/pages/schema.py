@@ -134,7 +134,7 @@ class Versions(OfSubject, TableChannel[VersionRow]):
 
 
 class TextChannel(OfSubject):
-    """Lines with their tones, of which at most LINES_MAX are sent; `more` counts the others."""
+    """Lines with their tones. At most LINES_MAX are sent; `more` counts the others."""
 
     async def state(self) -> State | None:
         require_all_subjects(self.scope, HIDDEN)
@@ -205,7 +205,7 @@ def _comparison(channel: Channel) -> Any:
 
 @channel("version-differences")
 class Differences(OfSubject, TableChannel[Breaking]):
-    """What keeps one of two versions from reading data of the other."""
+    """The differences that keep one of two versions from reading data of the other."""
 
     SUBJECT = frozenset({"subject", "version", "against"})
     REQUIRED = SUBJECT

@@ -164,7 +164,7 @@ class _Rules:
 
 
 class Masking:
-    """The masking rules of a dashboard. Without rules, everything is shown to everybody."""
+    """The masking rules of a dashboard. Without rules, every user sees everything."""
 
     def __init__(self, masks: Sequence[Mask] = ()) -> None:
         self._masks = tuple(masks)

@@ -116,7 +116,7 @@ def test_sticky_leaders_say_that_they_lead() -> None:
 
 
 def test_an_instance_is_reached_where_it_listens() -> None:
-    """If this fails, requests are forwarded to an address that nobody listens on."""
+    """If this fails, requests are forwarded to an address without a listener."""
     settings = ElectionSettings(Identity("", 0, is_eligible=False))
     assert settings.at("127.0.0.1", 8085).own == Identity("127.0.0.1", 8085, is_eligible=False)
     named = ElectionSettings(Identity("registry.example.com", 443, scheme="https"))

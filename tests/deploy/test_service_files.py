@@ -96,7 +96,7 @@ def rendered(name: str, role: str = "registry", **variables: Any) -> str:
 
 
 def registry_config(directory: Path, settings: dict[str, Any], *, is_plaintext: bool) -> RegistryConfig:
-    """What the registry reads from the file of the role."""
+    """Return the settings that the registry reads from the file of the role."""
     path = directory / "schema-registry.properties"
     text = rendered(
         "schema-registry.properties.j2",

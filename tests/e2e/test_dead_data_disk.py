@@ -107,7 +107,7 @@ def test_clients_go_on_when_the_kernel_shuts_a_file_system_down(disks: list[Disk
 
 @pytest.mark.full
 def test_clients_go_on_when_the_directory_of_a_partition_is_removed(tmp_path: Path) -> None:
-    """If this fails, a broker goes on to lead a partition whose files somebody removed, and acknowledged records are
+    """If this fails, a broker goes on to lead a partition whose files were removed, and acknowledged records are
     lost; or it gives up its other partitions, too.
     """
     # So that the broker soon has to write a file there.

@@ -283,7 +283,7 @@ def test_commits_while_full(make_full: Callable[..., Full]) -> None:
     create_topic(full.broker.bootstrap, "t")
     with Connection(full.address()) as connection:
         connection.ask(FIND_COORDINATOR, 0, string("g"))
-        until(lambda: commit(connection, 1) == 0, "the group's coordinator is there")
+        until(lambda: commit(connection, 1) == 0, "the group's coordinator is available")
         full.disk.fill()
         # Commits that fit into the last block of the log are stored.
         last_good, error = 1, 0
@@ -299,7 +299,7 @@ def test_commits_while_full(make_full: Callable[..., Full]) -> None:
     full.broker.kill()
     full.broker.restart()
     with Connection(full.address()) as connection:
-        until(lambda: committed(connection) == 777, "the offset is there after a restart")
+        until(lambda: committed(connection) == 777, "the offset is found after a restart")
 
 
 def test_groups_that_begin_while_full(make_full: Callable[..., Full]) -> None:

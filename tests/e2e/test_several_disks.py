@@ -47,7 +47,7 @@ def places(*paths: Path, topic: str = "t") -> dict[str, int]:
 
 
 def described(port: int) -> dict[str, set[str]]:
-    """What a broker reports of its directories: the partitions of t and u by path."""
+    """Return the report of a broker on its directories: the partitions of t and u by path."""
     answer = ask(port, messages.DescribeLogDirsRequest(topics=None), messages.DescribeLogDirsResponse)
     return {
         each.log_dir: {

@@ -1,7 +1,7 @@
 """A seeded mutator of byte strings: cheap enough that most of a run's time is spent in the code under test.
 
-It knows the elements of the protocols: big-endian integers, varints, lengths before the parts that they measure. What
-it makes depends only on the seed.
+It knows the elements of the protocols: big-endian integers, varints, lengths before the parts that they measure. Its
+output depends only on the seed.
 """
 
 import random

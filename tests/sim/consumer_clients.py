@@ -19,7 +19,7 @@ REBALANCE_MS = 20_000
 SETTLE_ROUNDS = 16
 # The last of them without a change of the group.
 QUIET_ROUNDS = 6
-# Requests of a client in one round: a classic one joins, asks for its assignment, and is told to join again.
+# Requests of a client in one round: a classic one joins, asks for its assignment, and has to join again.
 ROUND_REQUESTS = 3
 ROUND_MS = 1_500
 

@@ -138,7 +138,7 @@ def loaded_members_have_no_session(patch: Patch) -> None:
 
 
 def leaving_begins_no_epoch(patch: Patch) -> None:
-    """The partitions of a member that leaves are read by nobody."""
+    """No member reads the partitions of a member that leaves."""
     fence, right = fencing.fence, records.epoch_record
 
     def fence_quietly(*args: Any) -> None:

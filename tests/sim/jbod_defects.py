@@ -127,7 +127,7 @@ def deleted_segments_condemn_a_log(patch: Patch) -> None:
 
 
 def failed_disks_are_written_to_first(patch: Patch) -> None:
-    """What takes a directory offline writes to it first, and fails if the disk is read-only (KAFKA-19289)."""
+    """The code that takes a directory offline writes to it first, and fails if the disk is read-only (KAFKA-19289)."""
     right = DirectoryFailures._failed
 
     def failed(self: DirectoryFailures, directory: Any, error: BaseException) -> None:

@@ -125,7 +125,7 @@ class Stored:
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """What a partition knows about a producer: the next sequence, and the last batches with their offsets."""
+    """The state of a producer in a partition: the next sequence, and the last batches with their offsets."""
 
     epoch: int
     next_sequence: int = 0

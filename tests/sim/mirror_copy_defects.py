@@ -95,7 +95,7 @@ def renewed_producers_forget_what_has_no_answer(patch: Patch) -> None:
 
 
 def answered_batches_are_not_sent_after_older_ones(patch: Patch) -> None:
-    """Of the batches under a lost producer id, only those without an answer are sent again."""
+    """Only batches without an answer are sent again if their producer id is lost."""
 
     def requeue(self: CopyPartition) -> None:
         self.queue.extendleft(each.piece for each in reversed(self.sent) if not each.is_stored)

@@ -46,7 +46,7 @@ def stale_members_commit(patch: Patch) -> None:
 
 
 def later_parts_of_targets_are_lost(patch: Patch) -> None:
-    """Of a result that is appended in parts, members get the first part alone."""
+    """Members get only the first part of a result that is appended in parts."""
     patch.setattr(assigning, "TARGETS_PER_TURN", 1)
     patch.setattr(assigning, "unchanged", lambda rest: [])
     for world in ("consumer_world", "streams_world"):

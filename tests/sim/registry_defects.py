@@ -28,7 +28,7 @@ def new_writers_do_not_read_to_the_end(patch: Patch) -> None:
 
 
 def answers_precede_the_commit(patch: Patch) -> None:
-    """A client is told before the transaction is committed; a writer that is fenced then loses the schema."""
+    """A client is answered before the transaction is committed; a writer that is fenced then loses the schema."""
     right = Writer._commit
 
     async def commit(self: Writer, planned: Sequence[Any]) -> None:

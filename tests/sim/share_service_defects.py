@@ -129,7 +129,7 @@ def fenced_writes_keep_the_share_partition(patch: Patch) -> None:
 
 
 def operators_are_answered_before_the_write(patch: Patch) -> None:
-    """An operator is told that records were rejected, and they come again because the write failed."""
+    """The answer says that records were rejected, and they come again because the write failed."""
 
     def settled(future: Any) -> Any:
         future.set_result(None)

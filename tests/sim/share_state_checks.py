@@ -122,6 +122,6 @@ def _was_replaced(acked: Acked, key: SharePartitionKey) -> bool:
 
 
 def _states(entries: object) -> dict[SharePartitionKey, ShareState]:
-    """The durable part: counts and fences may begin anew where the log was cut."""
+    """The durable part: counts and fences may begin again where the log was cut."""
     assert isinstance(entries, dict)
     return {key: entry.state for key, entry in entries.items()}

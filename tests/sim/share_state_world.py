@@ -44,7 +44,7 @@ class World:
         self.counter = 0
         self.epochs = 0
         self.checked: object = None
-        """What the log was when it was read last."""
+        """The log when it was read last."""
         self.moves = self.cuts = self.writes = self.refusals = 0
         self.new_topic()
 

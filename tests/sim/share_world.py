@@ -28,7 +28,7 @@ TERMINAL = (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
 
 
 class Store:
-    """What the share coordinator has persisted, by offset."""
+    """The states that the share coordinator has persisted, by offset."""
 
     def __init__(self) -> None:
         self.leader_epoch = 0

@@ -106,7 +106,7 @@ def undone_handovers_have_no_deadline(patch: Patch) -> None:
 
 
 def leaving_begins_no_epoch(patch: Patch) -> None:
-    """The tasks of a member that leaves are processed by nobody."""
+    """No member processes the tasks of a member that leaves."""
     fence, right = fencing.fence, records.epoch_record
 
     def fence_quietly(*args: Any) -> None:

@@ -53,7 +53,7 @@ def test_members_come_and_go_and_every_partition_is_read(seed: int) -> None:
 
 
 def test_assignments_and_initializations_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, partitions of a group with 10,000 of them are read before they have state, or by nobody: requests
+    """If this fails, partitions of a group with 10,000 of them are read before they have state, or not at all: requests
     come between the parts of its targets, and some of the parts are lost.
     """
     monkeypatch.setattr(assigning, "TARGETS_PER_TURN", 1)

@@ -313,8 +313,8 @@ class FakeGroups(FakeCluster):
 
 
 def in_flight(brokers: tuple[int, ...] = (1,)) -> GroupInFlight:
-    """Of the share group: a member of it and one that has left hold records, two of them for the last time. The
-    available ones were delivered so often that they are throttled.
+    """The records of the share group in flight: a member and one that has left hold records, two of them for the last
+    time. The available ones were delivered so often that they are throttled.
     """
 
     def run(partition: TopicPartition, offset: int, state: str, deliveries: int, member: str | None) -> InFlightRun:

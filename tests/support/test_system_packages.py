@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "system_packages.sh"
-# The programs without which it fails. What it takes from other places, a machine may lack.
+# The programs without which it fails. A machine may lack the packages that it takes from other places.
 KERBEROS = ["krb5kdc", "kadmin.local", "kinit", "krb5-config"]
 NEEDED = ["kcat", "node", "npm", "java", "mvn", "chromium", "valgrind", "tmux", *KERBEROS]
 AS_ROOT = ["ip", "nft", "mmdebstrap", "systemd-nspawn", "mkfs.ext4", "ssh"]

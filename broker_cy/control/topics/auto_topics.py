@@ -61,7 +61,7 @@ class AutoTopics:
             self._log_events.topics_not_created(wanted, str(error))
             return
         for result in task.result().topics:
-            # Somebody else may have created it in the meantime.
+            # Another client may have created it in the meantime.
             if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 reason = f"{ErrorCode(result.error_code).name}: {result.error_message}"
                 self._log_events.topics_not_created([result.name], reason)

@@ -26,7 +26,7 @@ NO_TASKS = TaskAssignment({}, {}, {})
 
 
 class StreamsMemberSpec(NamedTuple):
-    """What the assignor knows about one member; `assigned` is its current target assignment."""
+    """The facts about one member that the assignor needs; `assigned` is its current target assignment."""
 
     process_id: str
     assigned: TaskAssignment

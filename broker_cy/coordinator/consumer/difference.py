@@ -1,6 +1,6 @@
-"""What a member of a consumer group with very many topics has to give up, and what it is to get: looked up in the
-background. Until the result has come, the member keeps what it has, in its epoch, as while a large group is being
-assigned.
+"""The partitions that a member of a consumer group with very many topics has to give up, and those that it is to get:
+looked up in the background. Until the result has come, the member keeps its partitions, in its epoch, as while a large
+group is being assigned.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Paged(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What a member with very many topics keeps of its partitions, what it has to give up, and the topics that it is
+    """The partitions that a member with very many topics keeps, those that it has to give up, and the topics that it is
     then to get, in their order. It is of use while the member has `assigned` or `kept` as these objects, reads the
     topics of `names`, and `target` is its target. `encoded` and `encoded_gone` are the structures of `kept` and `gone`
     as the record of a member has them, `answered` those of `kept` as the answers have them.

@@ -278,7 +278,7 @@ def _is_full(request: Request) -> bool:
 
 
 class SubscriptionChange(NamedTuple):
-    """What a request changes in the subscription of its member."""
+    """The changes of a request to the subscription of its member."""
 
     has_names: bool
     regex: RegexChange

@@ -1,7 +1,7 @@
 """The reconciliation of one member: from what it holds towards its target, one step per heartbeat.
 
-A member first gives up what it should no longer have, then it moves to the epoch of the target and gets what nobody
-holds any more. So a partition never has two holders. Values in, a new value out.
+A member first gives up what it should no longer have, then it moves to the epoch of the target and gets the
+partitions that no member holds any more. So a partition never has two holders. Values in, a new value out.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Inputs(Protocol):
 
 
 class Assigning(NamedTuple):
-    """What is being assigned: the epoch, the targets that the result is made from, the partitions that it may have (see
+    """A running assignment: the epoch, the targets that the result is made from, the partitions that it may have (see
     `EpochGroup.assignable`), and how often records had been undone.
     """
 

@@ -252,10 +252,10 @@ class EpochGroup(Group, Generic[E, T]):
     @property
     @abstractmethod
     def no_target(self) -> T:
-        """What a member without a target is to have."""
+        """The target of a member without an assignment."""
 
     def target_of(self, member_id: str) -> T:
-        """What a member is to have in the epoch of the assignment."""
+        """The target of a member in the epoch of the assignment."""
         known = self.target.get(member_id)
         if known is None:
             # It has left, or joined since.

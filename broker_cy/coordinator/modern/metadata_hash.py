@@ -57,7 +57,7 @@ def group_hash(hashes: Mapping[str, int]) -> int:
 
 
 def _racks(replicas: Iterable[int], image: MetadataImage) -> bytes:
-    """What the racks of a partition add to the hash."""
+    """Return the bytes that the racks of a partition add to the hash."""
     brokers = (image.brokers.get(replica) for replica in replicas)
     racks = [broker.rack for broker in brokers if broker is not None and broker.rack is not None]
     return b"".join(_I32.pack(len(_units(rack)) // 2) + _text(rack) for rack in sorted(racks, key=_units))

@@ -61,7 +61,7 @@ def kept(
     instance_id: str | None = None,
     is_due: Callable[[GroupTable, G, Now], bool] | None = None,
 ) -> SteadyMember[R]:
-    """What is kept of a member. `is_due` tells whether a heartbeat begins something else; None: it does not."""
+    """Return the kept state of a member. `is_due` tells if a heartbeat begins something else; None: it does not."""
     return SteadyMember(
         machine,
         group,

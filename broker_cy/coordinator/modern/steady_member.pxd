@@ -2,8 +2,8 @@ from libc.stdint cimport int64_t
 
 
 cdef class SteadyMember:
-    """What the heartbeats of one member need while nothing changes. It follows from the member, and from the settings of the group
-    at the `generation` of the metadata.
+    """The state that the heartbeats of one member need while nothing changes. It follows from the member, and from the
+    settings of the group at the `generation` of the metadata.
     """
     cdef readonly str group_id
     cdef readonly str member_id

@@ -8,8 +8,8 @@ from broker_cy.core.step import Now
 R = TypeVar("R")
 
 class SteadyMember(Generic[R]):
-    """What the heartbeats of one member need while nothing changes. The answer is shared: it must not be changed.
-    `client_host` has no slash. `is_due` tells whether a heartbeat begins something else; None: it does not.
+    """The state that the heartbeats of one member need while nothing changes. The answer is shared: it must not be
+    changed. `client_host` has no slash. `is_due` tells whether a heartbeat begins something else; None: it does not.
     """
 
     group_id: str

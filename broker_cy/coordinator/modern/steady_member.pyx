@@ -1,4 +1,4 @@
-"""What the heartbeats of one member need while nothing changes; the .pxd describes it."""
+"""The state that the heartbeats of one member need while nothing changes; the .pxd describes it."""
 
 from broker_cy.coordinator.timers import OVER as _OVER
 from broker_cy.coordinator.timers import Deadline, TimerKey, TimerKind

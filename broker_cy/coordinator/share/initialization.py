@@ -256,7 +256,7 @@ def initialized(
 def noted(
     group_id: str, state: SharePartitions, asked: Partitions, keeps: bool, result: Outcomes | CallFailed
 ) -> Noted:
-    """What follows from a result. Runs in the background for very many topics."""
+    """Return the changes that follow from a result. Runs in the background for very many topics."""
     done = state_calls.done_of(group_id, result)
     fenced = state_calls.fenced_of(state, asked, result)
     after = state.ended(united(done, fenced) if keeps else asked, done)

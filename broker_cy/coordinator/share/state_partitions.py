@@ -39,8 +39,8 @@ class SharePartitions(NamedTuple):
         return self._made(initializing, self.initialized, self.deleting - initializing.keys(), names)
 
     def ended(self, asked: Partitions, done: Partitions) -> SharePartitions:
-        """Of the partitions that were asked for, these have state now; the others are to be asked for again. Partitions
-        that are not initializing any more are left out: their topic was deleted meanwhile.
+        """The partitions `done` of those that were asked for have state now; the others are to be asked for again.
+        Those that are not initializing any more are left out: their topic was deleted meanwhile.
         """
         found = common(self.initializing, done)
         return self._made(without(self.initializing, asked), united(self.initialized, found), self.deleting)

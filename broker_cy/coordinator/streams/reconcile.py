@@ -53,8 +53,8 @@ def reconciled(member: StreamsMember, wanted: Wanted, owned: Owned) -> StreamsMe
 
 
 class _Difference(NamedTuple):
-    """What stays, goes and comes of the tasks of one role, with the epochs of active ones; and whether more is to come
-    that is not free yet.
+    """The tasks of one role that stay, go and come, with the epochs of active ones; and whether more is to come that is
+    not free yet.
     """
 
     stays: dict[str, dict[int, int]]
@@ -118,7 +118,7 @@ def _difference(current: ActiveTasks, target: Tasks, is_free: Callable[[str, int
 
 
 def _with(difference: _Difference, epoch: int) -> dict[str, dict[int, int]]:
-    """What stays and what comes, in the epoch."""
+    """Return the tasks that stay, and those that come in the epoch."""
     found = difference.stays
     for subtopology, partitions in difference.comes.items():
         found.setdefault(subtopology, {}).update(dict.fromkeys(partitions, epoch))

@@ -30,7 +30,7 @@ def status_of(
     rights: MemberRights,
     now: Now,
 ) -> list[tuple[Status, str]]:
-    """What the member has to know besides its tasks; missing internal topics are created, and a change is reported."""
+    """Return what the member learns besides its tasks. Missing internal topics are created; a change is reported."""
     assert group.topology is not None
     assert group.configured is not None
     found: list[tuple[Status, str]] = []

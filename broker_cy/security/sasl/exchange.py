@@ -33,7 +33,7 @@ class Done(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """Nobody is logged in. `reason` is for the log and names no secret; `text` is for the client, None for the text
+    """The login failed. `reason` is for the log and names no secret; `text` is for the client, None for the text
     that is the same for each wrong credential.
     """
 

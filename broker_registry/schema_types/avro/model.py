@@ -17,7 +17,7 @@ class Absent(Enum):
 
 
 ABSENT: Final = Absent.ABSENT
-"""The default of a field that has none; None is the default null."""
+"""The default of a field without one; None is the default null."""
 
 
 @dataclass(eq=False, slots=True)

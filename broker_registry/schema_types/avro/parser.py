@@ -42,7 +42,7 @@ _ORDERS: Final = ("ascending", "descending", "ignore")
 _COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\n]*', re.DOTALL)
 _JAVA_DOUBLE: Final = re.compile(r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?")
 _SIZE_MAX: Final = 0x7FFFFFFF - 8
-"""Of a fixed type: the longest array of Java."""
+"""The size of a fixed type: the longest array of Java."""
 _STRICT_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

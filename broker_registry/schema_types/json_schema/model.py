@@ -18,7 +18,7 @@ class Absent(Enum):
 
 
 ABSENT: Final = Absent.ABSENT
-"""The default of a schema that has none; None is the default null."""
+"""The default of a schema without one; None is the default null."""
 
 
 @dataclass(eq=False, slots=True)

@@ -13,7 +13,7 @@ from typing import Final
 _INTEGER: Final = re.compile(r"(-?)(?:0[xX]([0-9a-fA-F]+)|(?:(0[0-7]*)|([1-9][0-9]*))[lL]?)").fullmatch
 _DECIMAL: Final = re.compile(r"(-?[0-9]*\.?[0-9]*(?:[eE]-?[0-9]+)?)([fFdD]?)").fullmatch
 _IS_OCTAL: Final = re.compile(r"-?0[0-9]+[lL]?").fullmatch
-"""Of these, texts with a digit 8 or 9 are no numbers for Java."""
+"""Java rejects such texts with a digit 8 or 9."""
 _THREE_DIGITS: Final = Decimal("0.001")
 _DIGITS_MAX: Final = 400
 """The longest number that is read; others stay as they are. A double has at most 309 digits before its point."""

@@ -120,7 +120,7 @@ def test_a_drained_directory_stays_empty(bare: Cli, disks: FakeCluster) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_moves_and_throttle(bare: Cli, disks: FakeCluster, number: signal.Signals) -> None:
-    """If this fails, a closed terminal leaves a throttle behind, or moves that nobody watches."""
+    """If this fails, a closed terminal leaves a throttle behind, or moves without supervision."""
     disks.step_bytes = 0
 
     def interrupt() -> None:

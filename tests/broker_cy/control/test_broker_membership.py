@@ -93,7 +93,7 @@ def test_what_a_broker_waits_for_is_in_its_log(
 
 
 class Defective:
-    """A controller whose first answers no one expects."""
+    """A controller whose first answers are unexpected."""
 
     def __init__(self, failures: int) -> None:
         self.failures = failures

@@ -225,7 +225,7 @@ def test_only_a_controller_of_this_kind_is_told() -> None:
                 said = len(notes.refused)
                 if is_ours:
                     await until(lambda watch=watch: watch.reports == {OTHER: 7})  # type: ignore[misc]
-                    assert len(notes.refused) > said, "nobody is asked to say it to the new controller"
+                    assert len(notes.refused) > said, "no node is asked to report it to the new controller"
                 await until(lambda leader=leader: leader.questions == 1)  # type: ignore[misc]
                 await until(lambda notes=notes, said=said: len(notes.refused) > said + 1)  # type: ignore[misc]
                 assert watch.reports == ({OTHER: 7} if is_ours else {})

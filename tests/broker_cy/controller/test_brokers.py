@@ -242,7 +242,7 @@ def test_a_broker_that_flaps_and_alone_can_lead_is_not_held_down() -> None:
         cluster.beat(1)
         return cluster.image.brokers[1].fenced
 
-    assert not is_held(), "nobody else has partition b"
+    assert not is_held(), "no other broker has partition b"
     assert cluster.partition("b").leader == 1
     cluster.run(DeleteTopics([TopicChoice("b", uuids.ZERO)]))
     assert is_held()

@@ -1,4 +1,4 @@
-"""What a coordinator's machine takes from the metadata: the settings of groups, and changes of topics."""
+"""The metadata that a coordinator's machine uses: the settings of groups, and changes of topics."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_each_deadline_comes_once_and_in_time(steps: list[tuple[str, TimerKey, i
             held[key] = timers.set(key, now + number)
             model[key] = now + number
         elif action == "move":
-            # A deadline that somebody has may be moved to a later time, as long as it is not over.
+            # A deadline that a caller has may be moved to a later time, as long as it is not over.
             deadline = held.get(key)
             assert (deadline is None or deadline.at_ms == OVER) == (key not in model)
             if deadline is not None and deadline.at_ms != OVER:

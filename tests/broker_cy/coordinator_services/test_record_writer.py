@@ -134,7 +134,7 @@ def test_a_commit_is_answered_in_time(tmp_path: Path, is_written: bool) -> None:
 
 @pytest.mark.parametrize("outcome", ["written", "lost", "late"])
 def test_an_answer_without_records_waits_for_earlier_records(tmp_path: Path, outcome: str) -> None:
-    """If this fails, an administrator is told that a group does not exist, and it exists: its deletion was not written,
+    """If this fails, an answer says that a group does not exist, and it exists: its deletion was not written,
     and was taken back.
     """
 

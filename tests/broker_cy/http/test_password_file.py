@@ -93,7 +93,7 @@ def test_changes_count_at_once_and_a_broken_file_lets_nobody_in(
 
 
 def test_a_file_that_others_can_read_is_noticed(tmp_path: Path) -> None:
-    """If this fails, nobody learns that passwords lie open."""
+    """If this fails, passwords lie open without a warning."""
     rig = Rig(tmp_path / "users", "alice: one")
     rig.path.chmod(0o640)
     assert not rig.file.is_open_to_others

@@ -34,7 +34,7 @@ def stores(key: Path, trusted: Path | None = None) -> StoreSettings:
 
 
 def test_a_certificate_of_a_client_reaches_the_application(tmp_path: Path) -> None:
-    """If this fails, clients with certificates are nobody, or those without one are let in where one is required."""
+    """If this fails, a client with a certificate has no identity, or one without is let in where it is required."""
     authority, other = Authority(), Authority("Other Authority")
     server = authority.issue("server").write_pem(tmp_path / "server.pem")
     trusted = authority.write_pem(tmp_path / "authority.pem")
@@ -58,7 +58,7 @@ def test_a_certificate_of_a_client_reaches_the_application(tmp_path: Path) -> No
 
 
 def test_an_exchanged_certificate_is_shown_without_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """If this fails, a program shows an expired certificate until somebody restarts it, or none after a bad change."""
+    """If this fails, a program shows an expired certificate until it is restarted, or none after a bad change."""
     authority = Authority()
     path, now_s = tmp_path / "server.pem", 0.0
     first, second = authority.issue("server"), authority.issue("server")

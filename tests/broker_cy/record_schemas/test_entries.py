@@ -121,7 +121,7 @@ def test_long_texts_are_not_searched() -> None:
 
 
 def test_corrupt_parts_are_reported() -> None:
-    """If this fails, a damaged record of the topic gives schemas that nobody registered."""
+    """If this fails, a damaged record of the topic gives schemas that were never registered."""
     record = Record(key=key("SCHEMA", subject="s", version=1), value=b'{"id":1,"schema":"x"}')
     batch = bytearray(encode_batch([record]))
     assert read_part(bytes(batch), (), 0, 1).next_offset == 1

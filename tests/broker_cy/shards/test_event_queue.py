@@ -9,7 +9,7 @@ from broker_cy.shards.event_queue import EventQueue
 
 
 class Doubles:
-    """A supervisor whose actions are its events, twice; one deadline is due at once after the event `wake`."""
+    """A supervisor whose actions are its events, twice; one deadline is due immediately after the event `wake`."""
 
     def __init__(self) -> None:
         self.taken: list[str] = []

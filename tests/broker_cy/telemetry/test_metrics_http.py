@@ -208,7 +208,7 @@ def test_requests_that_are_being_answered_are_not_cut_off() -> None:
 
 
 def test_the_page_of_a_share_group_needs_one_name_and_the_token() -> None:
-    """If this fails, records in flight are served to everybody, or a group whose name has a blank is not found."""
+    """If this fails, records in flight are served without a login, or a group whose name has a blank is not found."""
 
     async def main() -> None:
         async def mirrors() -> bytes:

@@ -1,5 +1,5 @@
-"""What a client may do: every route has a right, lists show only what the client may read, and no form of a name, no
-error and no reference leads around that.
+"""The permissions of clients: every route needs one, lists show only what the client may read, and no form of a name,
+no error and no reference leads around that.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_peer_has_its_address_and_its_certificate(tmp_path: Path) -> None:
-    """If this fails, a request that is answered at once is answered for no client, or for another one."""
+    """If this fails, a request that is answered immediately is answered for no client, or for another one."""
     seen = Seen()
     sent(GET, seen)
     assert seen.peers == [Peer("127.0.0.1")]

@@ -1,4 +1,4 @@
-"""What groups have read, and what is ahead of them."""
+"""The records that groups have read, and those ahead of them."""
 
 from __future__ import annotations
 

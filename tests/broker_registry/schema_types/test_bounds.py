@@ -78,7 +78,7 @@ def alternatives(count: int, required: list[str]) -> str:
 
 
 def chain(count: int) -> str:
-    """Return a JSON schema of definitions, each of which refers to the next one."""
+    """Return a JSON schema of definitions that refer to the next one each."""
     definitions = {
         f"a{index}": {"type": "object", "properties": {"next": {"$ref": f"#/definitions/a{index + 1}"}}}
         for index in range(count)

@@ -59,12 +59,12 @@ def basic(user: str, password: str = PASSWORD) -> bytes:
 
 
 def test_the_login_names_the_principal(tmp_path: Path) -> None:
-    """If this fails, the ACLs of a user count for nobody, or for another user."""
+    """If this fails, the ACLs of a user have no effect, or apply to another user."""
     assert Rig(tmp_path).access(basic("alice")).principal == "User:alice"
 
 
 def test_a_login_that_counts_is_known_at_once(tmp_path: Path) -> None:
-    """If this fails, GETs are answered at once for clients that did not log in, or for none that did."""
+    """If this fails, GETs are answered immediately for clients that did not log in, or for none that did."""
     rig = Rig(tmp_path, roles=frozenset({"reader"}), skip_paths=("/_health",))
 
     def known(*login: bytes, certificate: bytes | None = None, path: str = "subjects") -> str | None:

@@ -99,7 +99,7 @@ def test_certificates_of_clients(broker: TlsBroker, tmp_path: Path, bare: Cli) -
     own = authority.issue("ALICE").write_pem(tmp_path / "alice.pem")
     with running(tmp_path, settings) as registry:
         plain, secure = registry.urls
-        # The listener without TLS knows no certificates, so that its clients are nobody.
+        # The listener without TLS knows no certificates, so that its clients have no identity.
         assert Registry(plain).call("GET", "/subjects").status == 401
         client = Registry(secure)
         client.context = ssl.create_default_context(cadata=authority.pem)

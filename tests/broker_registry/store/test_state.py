@@ -99,7 +99,7 @@ def test_references_are_in_the_context_of_their_schema() -> None:
 
 
 def test_settings_come_from_the_nearest_scope() -> None:
-    """If this fails, a subject is checked by a level that nobody set for it."""
+    """If this fails, a subject is checked by a level that was not set for it."""
     state = State()
     assert state.config_in_scope("a").compatibility_level == "BACKWARD"
     config(state, ":.__GLOBAL:", "NONE")

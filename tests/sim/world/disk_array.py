@@ -72,7 +72,7 @@ class Member(Disk):
         self.is_absent = False
         # An empty disk takes its place when the process ends.
         self.is_replaced = False
-        # What was not synced is lost when the process ends.
+        # Data that was not synced is lost when the process ends.
         self.drops_unsynced = False
         # Calls that failed since the state began.
         self.refused = 0

@@ -104,7 +104,7 @@ class _Clock(NamedTuple):
 
 
 def seams(world: World) -> list[tuple[Any, str, Any]]:
-    """What the code of a process gets from its machine, and short times."""
+    """Return the parts of the machine that the code of a process uses, and short times."""
     wall = _Clock(lambda: (EPOCH_MS + world.time.now_us // 1000) / 1000)
 
     def running() -> MirrorProcess:

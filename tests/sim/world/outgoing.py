@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Process(Protocol):
-    """Of a broker or of another program: `outgoing` has its connections to others."""
+    """The process of a broker or of another program: `outgoing` has its connections to others."""
 
     host: str
     loop: SimLoop | None

@@ -40,7 +40,7 @@ COORDINATORS_EVERY = 10
 
 
 class Served(NamedTuple):
-    """What serves the group on a node: a leadership, and the number of the share partition that it has loaded."""
+    """The server of the group on a node: a leadership, and the number of the share partition that it has loaded."""
 
     leader_epoch: int
     number: int
@@ -90,7 +90,7 @@ class Shares:
     # --- what members do
 
     def served(self, host: str, piece: Piece) -> Served | None:
-        """What serves the partition on a node now."""
+        """Return the server of the partition on a node now."""
         found = self._known.get((host, ShareKey(GROUP, TopicPartition(*piece))))
         return None if found is None else Served(found[0].leader_epoch, found[1])
 

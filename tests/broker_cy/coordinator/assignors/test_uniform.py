@@ -18,7 +18,7 @@ SEEDS = range(100)
 
 @pytest.mark.parametrize("name", CONSUMER_ASSIGNORS)
 def test_each_partition_has_one_owner(name: str) -> None:
-    """If this fails, a partition is consumed by nobody, or its records are processed twice."""
+    """If this fails, no member consumes a partition, or its records are processed twice."""
     for seed in SEEDS:
         groups.history(random.Random(f"owners {seed}"), CONSUMER_ASSIGNORS[name], groups.check_owners)
 

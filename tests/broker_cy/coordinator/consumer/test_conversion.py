@@ -186,7 +186,7 @@ def test_a_member_that_does_not_sync_is_removed(h: ConsumerHarness) -> None:
 
 
 def test_a_member_that_does_not_join_again_is_removed(h: ConsumerHarness) -> None:
-    """If this fails, a classic member that is told to join again, and does not, blocks the others."""
+    """If this fails, a classic member that has to join again, and does not, blocks the others."""
     h.enter("c", "C")
     member_id = h.join_new("x", protocols=[("range", subscription())], rebalance_ms=5_000, session_ms=30_000)
     h.sync("s", member_id, h.answers["x"].generation_id)
@@ -229,7 +229,7 @@ def test_an_upgrade_that_cannot_be_written(h: ConsumerHarness) -> None:
 
 
 def test_a_downgrade_that_cannot_be_written(h: ConsumerHarness) -> None:
-    """If this fails, members that are told to join again wait forever, or the group forgets one."""
+    """If this fails, members that have to join again wait forever, or the group forgets one."""
     leader, _ = classic_pair(h)
     h.enter("c", "C")
     before = durable(h.machine)

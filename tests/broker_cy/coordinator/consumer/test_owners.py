@@ -1,4 +1,4 @@
-"""Who holds which partition of a consumer group: an index, whose values many topics share."""
+"""The owner of each partition of a consumer group: an index, whose values many topics share."""
 
 from __future__ import annotations
 

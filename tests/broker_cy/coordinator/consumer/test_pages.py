@@ -71,7 +71,7 @@ def started() -> ConsumerHarness:
 
 
 def check_owners(h: ConsumerHarness) -> None:
-    """Each partition has the owner that holds it, and nobody holds more."""
+    """Each partition has the owner that holds it, and no member holds more."""
     group = h.consumers()
     held = {
         (topic_id, partition): member.member_id

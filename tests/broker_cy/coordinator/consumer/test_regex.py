@@ -133,7 +133,7 @@ def test_names_and_an_expression(h: ConsumerHarness) -> None:
 
 
 def test_an_expression_ends(h: ConsumerHarness) -> None:
-    """If this fails, the partitions of a member without a subscription are read by nobody (KAFKA-19899)."""
+    """If this fails, no member reads the partitions of a member without a subscription (KAFKA-19899)."""
     enter(h, "a", "A", "pay.*")
     h.work()
     settled(h, "a", "A")

@@ -126,7 +126,7 @@ def test_the_members_of_a_group_without_any_are_other_types() -> None:
 
 
 def test_a_member_leaves() -> None:
-    """If this fails, the partitions of a member that is gone are read by nobody."""
+    """If this fails, no member reads the partitions of a member that is gone."""
     h = ShareHarness()
     h.ready("a")
     h.advance(1_000)
@@ -139,7 +139,7 @@ def test_a_member_leaves() -> None:
 
 
 def test_a_silent_member_is_removed() -> None:
-    """If this fails, the partitions of a member that has crashed are read by nobody."""
+    """If this fails, no member reads the partitions of a member that has crashed."""
     h = ShareHarness()
     epoch = h.ready()
     h.advance(44_999)

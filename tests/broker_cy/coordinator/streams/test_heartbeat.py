@@ -275,7 +275,7 @@ def test_members_find_each_others_state(h: StreamsHarness) -> None:
 
 
 def test_members_that_leave_or_are_silent_give_their_tasks_on(h: StreamsHarness) -> None:
-    """If this fails, the tasks of an instance that ended are processed by nobody."""
+    """If this fails, no instance processes the tasks of one that ended."""
     epoch = two_members(h)
     answer = h.beat("b leaves", "B", -1)
     assert (answer.member_id, answer.member_epoch, answer.status) == ("B", -1, [])

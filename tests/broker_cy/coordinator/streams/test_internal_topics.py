@@ -19,7 +19,7 @@ def h() -> StreamsHarness:
 
 
 def test_missing_topics_are_created_in_the_name_of_the_member(h: StreamsHarness) -> None:
-    """If this fails, an application with state waits for topics that nobody creates."""
+    """If this fails, an application with state waits for topics that are never created."""
     h.enter("a", "A", WORD_COUNT)
     assert h.statuses("a") == {MISSING: "Internal topics are missing: counts, words"}
     (call,) = h.calls

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("small_steps")
 
 
 def test_log_does_not_return_to_what_it_left(disks: Disks) -> None:
-    """If this fails, the old log becomes the log: a replica moved to another disk and at once back, and the process
+    """If this fails, the old log becomes the log: a replica moved to another disk and back, and the process
     ended before the old directory was removed. All records since the first move are lost then.
     """
     disks.append(6)

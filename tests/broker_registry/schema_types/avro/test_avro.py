@@ -253,7 +253,7 @@ PIECES = ('"', "{", "}", "[", "]", ":", ",", "1", "null", "a")
 
 
 def test_no_text_ends_the_parser() -> None:
-    """If this fails, a malformed schema ends in an exception that is no answer: 3,000 changed texts."""
+    """If this fails, a malformed schema ends in an exception without an answer: 3,000 changed texts."""
     draw = random.Random(7)
     texts = [*TEXTS, *(text for text in INVALID if len(text) < 300)]
     for _ in range(3_000):

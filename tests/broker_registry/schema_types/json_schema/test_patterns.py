@@ -35,7 +35,7 @@ def test_patterns_are_those_of_json_schema(pattern: str, text: str, expected: bo
 
 
 def test_a_pattern_that_takes_very_long_is_compared() -> None:
-    """If this fails, the registry answers nobody any more after one registration."""
+    """If this fails, the registry answers no client any more after one registration."""
     old = {"type": "object", "patternProperties": {SLOW: {"type": "string"}}, "additionalProperties": False}
 
     def messages(name: str) -> str:

@@ -122,7 +122,7 @@ def test_the_draft_of_a_schema_decides(schema: Any, value: Any, is_valid: bool) 
 
 @pytest.mark.parametrize("form", ["file", "http"])
 def test_a_schema_reads_no_file_and_no_address(tmp_path: Path, form: str) -> None:
-    """If this fails, whoever may register a schema reads files of each host that shows records, or reaches its
+    """If this fails, a client that may register a schema reads files of each host that shows records, or reaches its
     network.
     """
     secret = tmp_path / "secret.json"

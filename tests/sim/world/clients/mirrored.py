@@ -73,7 +73,7 @@ async def alter(client: Client, change: Change) -> bool:
 
 
 class _Admin(ClusterAdmin):
-    """Of a cluster of one node or three, without topics that come and go."""
+    """The administrator of a cluster of one node or three, without topics that come and go."""
 
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
@@ -86,7 +86,7 @@ class _Admin(ClusterAdmin):
 
 
 class SourceAdmin(_Admin):
-    """Of the first cluster: it deletes records, and moves replicas and leaders."""
+    """The administrator of the first cluster: it deletes records, and moves replicas and leaders."""
 
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)
@@ -111,7 +111,9 @@ class SourceAdmin(_Admin):
 
 
 class MirrorAdmin(_Admin):
-    """Of the second cluster: it creates the mirrors, pauses and resumes them, and promotes them at the planned time."""
+    """The administrator of the second cluster: it creates, pauses and resumes the mirrors, and promotes them at the
+    planned time.
+    """
 
     def __init__(self, world: World, name: str, host: str) -> None:
         super().__init__(world, name, host)

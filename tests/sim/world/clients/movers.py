@@ -31,7 +31,7 @@ class Mover(Client):
             await self.back_off()
 
     async def _move(self, host: str, paths: list[str]) -> None:
-        """Some replicas to one directory: those that are there stay there, or give up to move away."""
+        """Move some replicas to one directory. Those already in it stay, or give up to move away."""
         await self.look()
         chosen = self.draw.sample(self.spots, min(len(self.spots), self.draw.choice([1, 1, 2, 5])))
         Topic = m.AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic
