@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
-from broker_cy.control.membership import tiered_topics
+from broker_cy.control.membership import registration_advice, tiered_topics
 from broker_cy.control.membership.cordons import CORDONED, cordoned_ids
 from broker_cy.control.membership.registration_refused import RegistrationRefused
 from broker_cy.controller import refused_connections
@@ -58,9 +58,6 @@ _FINAL: Final = frozenset(
         ErrorCode.INVALID_REQUEST,
     }
 )
-
-_NO_CONTROLLER: Final = "no active controller was found"
-_MAJORITY: Final = "a majority of the controllers must be running and reachable"
 
 
 class Runner(Protocol):
@@ -158,8 +155,10 @@ class BrokerMembership:
             except KafkaError as error:
                 if error.code in _FINAL:
                     await self._learn_features()
-                    raise RegistrationRefused(_advice(self._config, error, self._image())) from error
-                if (found := _hindrance(self._config, error)) != self._hindrance:
+                    raise RegistrationRefused(
+                        registration_advice.refused(self._config.node_id, error, self._image())
+                    ) from error
+                if (found := registration_advice.hindrance(self._config.node_id, error)) != self._hindrance:
                     self._hindrance = found
                     LOGGER.warning("could not register this broker yet", extra=facts(reason=self._missing()))
                 await asyncio.sleep(URGENT_S)
@@ -180,13 +179,7 @@ class BrokerMembership:
 
     def _missing(self) -> str:
         """The reason of this broker's wait, and the remedy."""
-        reason = self._hindrance or _NO_CONTROLLER
-        if not (unreached := self._unreached()):
-            return f"{reason}: {_MAJORITY}" if reason == _NO_CONTROLLER else reason
-        return (
-            f"{reason}. No controller answers at {unreached}. If none is to listen there, correct "
-            f"controller.quorum.bootstrap.servers or controller.quorum.voters; else {_MAJORITY}"
-        )
+        return registration_advice.wait_reason(self._hindrance, self._unreached())
 
     async def _learn_topics(self) -> None:
         """Wait until the image has all that is committed. Until then it may lack topics."""
@@ -389,37 +382,3 @@ class BrokerMembership:
         if self._failed is not None:
             self._failed.acknowledged(offline)
         return found
-
-
-def _hindrance(config: BrokerConfig, error: KafkaError) -> str:
-    """Why the broker is not registered yet, and the remedy if waiting does not help."""
-    if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-        return (
-            f"{error.code.name}: another broker with node.id {config.node_id} is running, or was killed and its "
-            "session (broker.session.timeout.ms) has not ended: give one of the two another node.id and directories "
-            "of its own, or wait"
-        )
-    return _NO_CONTROLLER if error.code is ErrorCode.REQUEST_TIMED_OUT else error.message
-
-
-def _advice(config: BrokerConfig, error: KafkaError, image: MetadataImage) -> str:
-    node = f"broker {config.node_id} cannot join the cluster: {error.code.name}: {error.message}"
-    if error.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
-        return (
-            f"{node}. Its log.dirs belong to another cluster: use the directories of this cluster, or format new ones"
-        )
-    if error.code is ErrorCode.UNSUPPORTED_VERSION:
-        return (
-            f"{node}. {_unsupported(image)}Use a version that supports the features of the cluster, or downgrade them"
-        )
-    return node
-
-
-def _unsupported(image: MetadataImage) -> str:
-    """The finalized features that this version does not have; the response to a registration does not name them."""
-    found = []
-    for name, level in image.features.levels().items():
-        low, high = features.SUPPORTED.get(name, (0, 0))
-        if not low <= level <= high:
-            found.append(f"{name} is {level} in the cluster, and this version supports {low} to {high}. ")
-    return "".join(found)
