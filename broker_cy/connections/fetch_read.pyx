@@ -158,7 +158,7 @@ cdef bint judge_follower(FetchRead reply, FetchPartition target) except *:
     target.judged_epoch = -1
     verdict = leading.judge(partition.replica, partition.log, leading.FollowerFetch(
         reply.replica_id, reply.broker_epoch, target.current_leader_epoch, target.fetch_offset, target.last_fetched_epoch,
-        target.follower_start))
+        target.follower_start), partition.has_mirrored)
     if verdict.error:
         target.error = verdict.error
         return False

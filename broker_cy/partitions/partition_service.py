@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker_cy.controller.rules import directory_of
 from broker_cy.core.logs import facts
-from broker_cy.core.mirror_settings import is_mirror
+from broker_cy.core.mirror_settings import is_mirror, source_topic_id
 from broker_cy.core.uuid import UNASSIGNED_DIRECTORY
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_BROKER
@@ -252,7 +252,8 @@ class PartitionService:
             return
         if is_new:
             self._flush()  # staged batches belong to the previous epoch
-            partition.mirror(is_mirror(self._image.configs.topic(partition.topic)))
+            overrides = self._image.configs.topic(partition.topic)
+            partition.mirror(is_mirror(overrides), source_topic_id(overrides) is not None)
         partition.assign(image, leads, self.led.new_in_sync, self._logs.high_watermarks.get(key, -1))
         if leads:
             self.led.add(partition)

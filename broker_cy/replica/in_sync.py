@@ -76,15 +76,7 @@ class Altered(NamedTuple):
 class Follower:
     """The leader's state of one follower. Times are those of the leader's monotonic clock."""
 
-    __slots__ = (
-        "broker_epoch",
-        "caught_up_ms",
-        "cut_to",
-        "end_offset",
-        "fetched_ms",
-        "leader_end_then",
-        "log_start_offset",
-    )
+    __slots__ = ("broker_epoch", "caught_up_ms", "end_offset", "fetched_ms", "leader_end_then", "log_start_offset")
 
     def __init__(self) -> None:
         self.end_offset = UNKNOWN  # the offset that it fetched from: it has all records before it
@@ -93,7 +85,6 @@ class Follower:
         self.caught_up_ms = 0  # it had everything that the leader had at this time
         self.fetched_ms = 0
         self.leader_end_then = UNKNOWN  # at the last fetch
-        self.cut_to = UNKNOWN  # where the leader of a mirror has cut its log since the last fetch
 
     def __repr__(self) -> str:
         return f"{self.log_start_offset}..{self.end_offset} (broker epoch {self.broker_epoch})"
@@ -172,14 +163,11 @@ class InSync:
             self.leader_epoch = image.leader_epoch
             self.epoch_start = log_end
         self.partition_epoch = image.partition_epoch
-        before = self.followers
-        known = {} if is_new_epoch else before
+        known = {} if is_new_epoch else self.followers
         self.followers = {}
         for broker_id in image.replicas:
             if broker_id != self.broker_id:
                 self.followers[broker_id] = known.get(broker_id) or self._unknown(broker_id in image.isr)
-                if broker_id in before:
-                    self.followers[broker_id].cut_to = before[broker_id].cut_to
         self._commit(frozenset(image.isr))
         return True
 
@@ -230,7 +218,6 @@ class InSync:
         follower.end_offset = offset
         follower.log_start_offset = log_start
         follower.broker_epoch = broker_epoch
-        follower.cut_to = UNKNOWN
         if self.proposal is None and broker_id not in self.isr and self._may_join(broker_id, high_watermark, log_end):
             self._propose_set(self.isr | {broker_id}, broker_id)
 
@@ -242,13 +229,6 @@ class InSync:
         for follower in self.followers.values():
             follower.end_offset = min(follower.end_offset, log_end)
             follower.leader_end_then = min(follower.leader_end_then, log_end)
-            follower.cut_to = log_end if follower.cut_to == UNKNOWN else min(follower.cut_to, log_end)
-
-    def cut_to(self, broker_id: int) -> int:
-        """Where the leader has cut its log since a follower's last fetch that acknowledged anything; else UNKNOWN. No
-        epoch shows whether a log without records belongs to what has followed since then.
-        """
-        return self.followers[broker_id].cut_to
 
     def kept_up(self, broker_id: int, until_ms: int) -> None:
         """A member that has everything has fetched again and again, last at `until_ms`, without calls of fetched. The

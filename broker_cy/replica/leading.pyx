@@ -7,7 +7,6 @@ from typing import NamedTuple, Protocol
 from broker_cy.core.errors import ErrorCode
 
 NO_EPOCH = -1
-NO_OFFSET = -1
 
 
 class FollowerFetch(NamedTuple):
@@ -44,10 +43,10 @@ class Verdict(NamedTuple):
 ACKNOWLEDGING = Verdict(is_acknowledging=True)
 
 
-def judge(Replica replica not None, log: LeaderLog, fetch: FollowerFetch) -> Verdict:
+def judge(Replica replica not None, log: LeaderLog, fetch: FollowerFetch, has_mirrored: bool = False) -> Verdict:
     """The decision on a fetch. A fetch acknowledges records only if it is of this leader epoch, of the follower's
     present incarnation, and of a log that does not diverge (KAFKA-13141, KAFKA-15221); the caller then reports it by
-    `Replica.fetched`.
+    `Replica.fetched`. `has_mirrored`: the partition is a mirror, or was one (replica.mirror).
     """
     error = refusal(replica, fetch)
     if error != ErrorCode.NONE:
@@ -58,11 +57,10 @@ def judge(Replica replica not None, log: LeaderLog, fetch: FollowerFetch) -> Ver
             return Verdict(ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch < fetch.last_fetched_epoch or end_offset < fetch.offset:
             return Verdict(diverging=(epoch, end_offset))
-    else:
-        end_offset = replica.in_sync.cut_to(fetch.broker_id)
-        if end_offset != NO_OFFSET and max(end_offset, log.log_start_offset) < fetch.offset:
-            # The log has no records, and begins beyond some that were appended since. It would acknowledge them.
-            return Verdict(diverging=(replica.leader_epoch, max(end_offset, log.log_start_offset)))
+    elif has_mirrored and fetch.log_start_offset > log.log_start_offset:
+        # It has no records. A leader of the mirror, this one or one before, has begun its log again before that start, because the
+        # source was truncated. The follower would acknowledge what was appended since.
+        return Verdict(diverging=(replica.leader_epoch, log.log_start_offset))
     if not log.log_start_offset <= fetch.offset <= log.written_end_offset:
         return Verdict(ErrorCode.OFFSET_OUT_OF_RANGE)
     return ACKNOWLEDGING

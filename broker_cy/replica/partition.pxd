@@ -32,6 +32,7 @@ cdef class Partition(FlushedPartition):
     cdef bint checks_apart              # batches of clients are checked apart from their append, also if they are not compressed
     cdef readonly bint protected        # clients may neither produce to it nor delete its records
     cdef readonly bint mirrors          # its leader copies a partition of another cluster (replica.mirror)
+    cdef readonly bint has_mirrored     # it does, or did until it was promoted
     cdef bint is_own                    # a topic that brokers write
     cdef readonly int32_t replication_factor
     cdef readonly int32_t min_insync_replicas   # min.insync.replicas, at most replication_factor

@@ -104,9 +104,12 @@ cdef class Partition(FlushedPartition):
     def leader_epoch(self):
         return self.replica.leader_epoch
 
-    def mirror(self, bint mirrors):
-        """Whether the leader copies a partition of another cluster from now on. `assign` follows, and nothing may be staged."""
+    def mirror(self, bint mirrors, bint has_mirrored):
+        """Whether the leader copies a partition of another cluster from now on, and whether it has done so before. `assign` follows,
+        and nothing may be staged.
+        """
         self.mirrors = mirrors
+        self.has_mirrored = mirrors or has_mirrored
         self.protected = self.is_own or mirrors
 
     def lead(self, int32_t leader_epoch):

@@ -84,6 +84,8 @@ class MirrorChecks(Checks):
 class MirrorWorld(World):
     """`run` mirrors under faults, recovers, promotes, writes, and reverses. Raises AssertionError."""
 
+    has_mirrored = True
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.is_hasty = False

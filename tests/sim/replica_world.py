@@ -72,6 +72,8 @@ class Faults(NamedTuple):
 class World:
     """`run` lives through faults and then recovers. Raises AssertionError if an invariant is violated."""
 
+    has_mirrored = False  # see leading.judge
+
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
         ids = tuple(range(1, self.draw.choice([3, 3, 4]) + 1))
@@ -518,7 +520,7 @@ class World:
         fetch = leading.FollowerFetch(
             node.node_id, broker_epoch, ask.leader_epoch, ask.offset, ask.last_fetched_epoch, start
         )
-        verdict = leading.judge(leader.replica, leader.log, fetch)
+        verdict = leading.judge(leader.replica, leader.log, fetch, self.has_mirrored)
         if verdict.is_acknowledging:
             leader.replica.fetched(node.node_id, broker_epoch, ask.offset, start, self.now_ms)
             self.checks.fetched(leader, node.node_id)
@@ -538,7 +540,7 @@ class World:
                 fetch = leading.FollowerFetch(
                     node_id, broker_epoch, ask.leader_epoch, ask.offset, ask.last_fetched_epoch, start
                 )
-                verdict = leading.judge(leader.replica, leader.log, fetch)
+                verdict = leading.judge(leader.replica, leader.log, fetch, self.has_mirrored)
                 if self.draw.random() < self.faults.late:
                     # A broker with threads may have judged it before it became a follower.
                     verdict = leading.Verdict(is_acknowledging=True)

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import PartitionImage
 from broker_cy.replica import following
 from broker_cy.replica import leading as leading_module
@@ -154,35 +155,35 @@ def test_only_a_leader_fetches_from_the_source(role: Role) -> None:
 
 
 def test_a_follower_without_records_begins_again_with_its_leader() -> None:
-    """If this fails, a mirror whose records were all deleted copies its source again after a reversal, and a follower
-    that is late joins at the former end. Elected, it lacks what was copied before that.
+    """A mirror whose records were all deleted begins again at the log start of its source after a reversal. If this
+    fails, a follower that was away meanwhile joins at the former end, also if another broker leads by then. Elected, it
+    lacks what was copied before that.
     """
     statuses = {1: BrokerStatus(7, True), 2: BrokerStatus(8, True)}
-    in_sync = InSync(1, statuses, 10_000, 1, FollowerSilence(0, 10_000, statuses))
-    replica = leading(75)
-    replica.lead(in_sync, PartitionImage((1, 2), (1, 2), 1, 6, 0), 0)
-    replica.fetched(2, 8, 75, 75, 1)
 
     class Log:
         log_start_offset, written_end_offset = 4, 90
 
         def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-            raise AssertionError("the follower names no epoch")
+            return epoch, self.written_end_offset
 
-    def judged(offset: int, leader_epoch: int = 6) -> leading_module.Verdict:
-        fetch = FollowerFetch(2, 8, leader_epoch, offset, leading_module.NO_EPOCH, offset)
-        return leading_module.judge(replica, Log(), fetch)
+    def judged(
+        offset: int, start: int | None = None, epoch: int = leading_module.NO_EPOCH, *, has_mirrored: bool = True
+    ) -> leading_module.Verdict:
+        # A leader that knows nothing of the leaders before it.
+        in_sync = InSync(1, statuses, 10_000, 1, FollowerSilence(0, 10_000, statuses))
+        replica = leading(90)
+        replica.lead(in_sync, PartitionImage((1, 2), (1, 2), 1, 6, 0), 0)
+        fetch = FollowerFetch(2, 8, 6, offset, epoch, offset if start is None else start)
+        return leading_module.judge(replica, Log(), fetch, has_mirrored)
 
-    assert judged(75).is_acknowledging
-    replica.restarted(4)
-    replica.wrote(90, 90, 2**62)
     assert judged(75).diverging == (6, 4)
-    replica.lead(in_sync, PartitionImage((1, 2), (1, 2), 1, 7, 1), 2)
-    assert judged(75, 7).diverging == (7, 4)
-    assert following.truncation(epochs_of(), 75, (7, 4)) == 4
-    assert judged(4, 7).is_acknowledging
-    Log.log_start_offset = 20
-    assert judged(75, 7).diverging == (7, 20)
-    assert judged(20, 7).is_acknowledging
-    replica.fetched(2, 8, 4, 4, 3)
-    assert judged(75, 7).is_acknowledging
+    assert following.truncation(epochs_of(), 75, (6, 4)) == 4
+    assert following.begin_again(Step(truncate_to=4), 75, 4).restart_at == 4
+    assert judged(4).is_acknowledging
+    assert judged(75, epoch=5).is_acknowledging, "it has records, whose epoch shows where they are from"
+    assert judged(75, has_mirrored=False).is_acknowledging, "the log of no other topic begins again at a lower offset"
+    Log.log_start_offset = 75
+    assert judged(75).is_acknowledging
+    Log.log_start_offset = 80
+    assert judged(75).error == ErrorCode.OFFSET_OUT_OF_RANGE

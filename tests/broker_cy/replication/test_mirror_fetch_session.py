@@ -38,7 +38,7 @@ def mirror_partition(path: Path) -> Partition:
     group = FlushGroup(cast(Any, power_loop.Loop(power_loop.Work(random.Random(1)))), ManualClock())
     log = Log.create(str(path / "t-3"), "t", 3, LogConfig(), 0)
     partition = Partition(group, "t", 3, uuid.uuid4(), None, 0)
-    partition.mirror(True)
+    partition.mirror(True, False)
     silence = FollowerSilence(0, 10_000, STATUSES)
     partition.assign(PartitionImage((1,), (1,), 1, 9, 0), True, lambda: InSync(1, STATUSES, 10_000, 1, silence), -1)
     partition.come_online(log)

@@ -101,7 +101,7 @@ def partition_of(path: Path, records: int, index: int) -> Partition:
     if records:
         log.append(encode_batch([Record(0, 1_000, b"k", b"v", [])] * records), 0)
     partition = Partition(group, "t", index, TOPIC, None, 0)
-    partition.mirror(True)
+    partition.mirror(True, False)
     silence = FollowerSilence(0, 10_000, STATUSES)
     partition.assign(PartitionImage((1,), (1,), 1, 9, 0), True, lambda: InSync(1, STATUSES, 10_000, 1, silence), -1)
     partition.come_online(log)

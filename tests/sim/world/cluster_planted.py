@@ -69,8 +69,8 @@ def diverging_logs_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
     """A leader serves a fetch whatever the last epoch of the follower's log is."""
     right = leading.judge
 
-    def wrong(replica: Any, log: Any, fetch: leading.FollowerFetch) -> leading.Verdict:
-        return right(replica, log, fetch._replace(last_fetched_epoch=leading.NO_EPOCH))
+    def wrong(replica: Any, log: Any, fetch: leading.FollowerFetch, has_mirrored: bool) -> leading.Verdict:
+        return right(replica, log, fetch._replace(last_fetched_epoch=leading.NO_EPOCH), has_mirrored)
 
     patch.setattr(leading, "judge", wrong)
 
