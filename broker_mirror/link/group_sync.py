@@ -11,16 +11,8 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.mirror_links import MirrorTopic
 from broker_cy.core.errors import ErrorCode
 from broker_mirror.filters import NameFilter
-from broker_mirror.link.groups import (
-    ABSENT,
-    Wanted,
-    committing_groups,
-    equal_offsets,
-    may_commit,
-    share_groups,
-    share_starts,
-    to_commit,
-)
+from broker_mirror.link.groups import Wanted, equal_offsets, share_starts, to_commit
+from broker_mirror.tasks.groups import ABSENT, committing_groups, may_commit, share_groups
 
 GROUPS_A_TURN: Final = 100
 """Groups whose offsets are read at a time, so that others of the loop have their turns."""

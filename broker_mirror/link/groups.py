@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from broker_cy.admin.group_offsets import Committed
-from broker_cy.admin.group_values import CLASSIC, CONSUMER, SHARE, STREAMS, WITHOUT_MEMBERS, GroupListing
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.mirror_links import MirrorTopic
 from broker_cy.admin.share_offsets import ShareOffsets
-from broker_cy.client.consumer_protocol import PROTOCOL_TYPE
-from broker_mirror.filters import NameFilter
-
-ABSENT = "Absent"
-"""The state of a group that the target does not have."""
 
 
 class Wanted(NamedTuple):
@@ -22,26 +16,6 @@ class Wanted(NamedTuple):
 
     offset: int
     metadata: str
-
-
-def committing_groups(groups: NameFilter, listings: Iterable[GroupListing]) -> list[str]:
-    """Return the groups of the source with committed offsets: of consumers, of streams, and those without members."""
-    return [
-        each.group_id
-        for each in listings
-        if groups.takes(each.group_id)
-        and (each.group_type or CLASSIC) in (CLASSIC, CONSUMER, STREAMS)
-        and each.protocol_type in (PROTOCOL_TYPE, STREAMS, "")
-    ]
-
-
-def share_groups(groups: NameFilter, listings: Iterable[GroupListing]) -> list[str]:
-    return [each.group_id for each in listings if each.group_type == SHARE and groups.takes(each.group_id)]
-
-
-def may_commit(state: str) -> bool:
-    """Whether a group of the target in this state takes offsets: it has no members there."""
-    return state == ABSENT or state in WITHOUT_MEMBERS
 
 
 def equal_offsets(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from broker_cy.admin.group_offsets import Committed, CommittedOffset
-from broker_cy.admin.group_values import CLASSIC, CONSUMER, SHARE, WITHOUT_MEMBERS, GroupListing
+from broker_cy.admin.group_values import CLASSIC, CONSUMER, SHARE, STREAMS, WITHOUT_MEMBERS, GroupListing
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.share_offsets import ShareOffsets
 from broker_cy.client.consumer_protocol import PROTOCOL_TYPE
+from broker_mirror.filters import NameFilter
 from broker_mirror.flows import Flow
 from broker_mirror.tasks.checkpoints import LastCheckpoint
 from broker_mirror.translation import Translation
@@ -17,22 +18,27 @@ ABSENT = "Absent"
 """The state of a group that the target does not have."""
 
 
-def consumer_groups(flow: Flow, listings: Iterable[GroupListing]) -> list[str]:
-    """Return the groups of consumers that the filter takes: classic ones of the type `consumer` or of none, whose
-    offsets were committed without members, and those of KIP-848.
+def committing_groups(groups: NameFilter, listings: Iterable[GroupListing]) -> list[str]:
+    """Return the groups with committed offsets that the filter takes: of consumers (of both protocols), of Kafka
+    Streams, and those whose offsets were committed without members.
     """
     return [
         each.group_id
         for each in listings
-        if flow.groups.takes(each.group_id)
-        and (each.group_type or CLASSIC) in (CLASSIC, CONSUMER)
-        and each.protocol_type in (PROTOCOL_TYPE, "")
+        if groups.takes(each.group_id)
+        and (each.group_type or CLASSIC) in (CLASSIC, CONSUMER, STREAMS)
+        and each.protocol_type in (PROTOCOL_TYPE, STREAMS, "")
     ]
 
 
-def share_groups(flow: Flow, listings: Iterable[GroupListing]) -> list[str]:
+def share_groups(groups: NameFilter, listings: Iterable[GroupListing]) -> list[str]:
     """Return the share groups that the filter takes."""
-    return [each.group_id for each in listings if each.group_type == SHARE and flow.groups.takes(each.group_id)]
+    return [each.group_id for each in listings if each.group_type == SHARE and groups.takes(each.group_id)]
+
+
+def may_commit(state: str) -> bool:
+    """Whether a group of the target in this state takes offsets: it has no members there."""
+    return state == ABSENT or state in WITHOUT_MEMBERS
 
 
 def relevant(flow: Flow, groups: Mapping[str, Committed]) -> dict[str, Committed]:
@@ -54,7 +60,7 @@ def plan_offsets(
     its offsets there, and `synced` those that this process has committed last. An offset grows, or goes back with the
     source; but the offset of a group that has gone on in the target does not go back.
     """
-    if state != ABSENT and state not in WITHOUT_MEMBERS:
+    if not may_commit(state):
         return {}
     found = {}
     for last in checkpoints:
@@ -77,7 +83,7 @@ def plan_share_offsets(
     """Return the start offsets to set for a share group in the target, which has no members there. They only grow:
     records that are acknowledged are not delivered again.
     """
-    if state != ABSENT and state not in WITHOUT_MEMBERS:
+    if not may_commit(state):
         return {}
     found = {}
     for (topic, partition), offset in source.items():

@@ -35,7 +35,7 @@ from broker_mirror.tasks.acls import plan_acls
 from broker_mirror.tasks.checkpoints import Checkpoints, plan_checkpoints
 from broker_mirror.tasks.groups import (
     ABSENT,
-    consumer_groups,
+    committing_groups,
     plan_offsets,
     plan_share_offsets,
     relevant,
@@ -184,9 +184,9 @@ class FlowTasks:
     async def refresh_groups(self) -> None:
         """Look for the groups of the source whose offsets are translated."""
         listed = await self._source.groups.listed()
-        offsets = await self._committed(consumer_groups(self.flow, listed))
+        offsets = await self._committed(committing_groups(self.flow.groups, listed))
         self._groups = sorted(relevant(self.flow, offsets))
-        self._share_groups = share_groups(self.flow, listed)
+        self._share_groups = share_groups(self.flow.groups, listed)
 
     async def emit_checkpoints(self) -> None:
         """Write checkpoints for the offsets that groups have committed since the last turn."""

@@ -5,21 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker_cy.admin.group_offsets import CommittedOffset
-from broker_cy.admin.group_values import GroupListing
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.mirror_links import MirrorTopic, mirror_topic
 from broker_cy.admin.share_offsets import ShareOffset
-from broker_mirror.filters import NameFilter, pattern_of
-from broker_mirror.link.groups import (
-    ABSENT,
-    Wanted,
-    committing_groups,
-    equal_offsets,
-    may_commit,
-    share_groups,
-    share_starts,
-    to_commit,
-)
+from broker_mirror.link.groups import Wanted, equal_offsets, share_starts, to_commit
 from broker_mirror.link.mirrors import by_source
 
 KEY, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -73,27 +62,6 @@ def test_an_offset_does_not_go_back_by_itself(
     there = {} if present is None else {KEY: present}
     known = {} if synced is None else {KEY: synced}
     assert to_commit({KEY: wanted}, there, known) == ({KEY: wanted} if is_committed else {})
-
-
-def test_groups_of_every_type_are_chosen_by_the_filter() -> None:
-    """If this fails, some groups have no offsets after a failover, or internal ones are copied."""
-    groups = NameFilter(pattern_of("groups", [".*"]), pattern_of("groups.exclude", ["connect-.*"]))
-    listings = [
-        GroupListing("a", "consumer", "Stable", "classic"),
-        GroupListing("b", "consumer", "Stable", "consumer"),
-        GroupListing("c", "streams", "Stable", "streams"),
-        GroupListing("d", "", "Empty", "classic"),
-        GroupListing("e", "share", "Stable", "share"),
-        GroupListing("f", "connect", "Stable", "classic"),
-        GroupListing("connect-x", "consumer", "Stable", "classic"),
-    ]
-    assert committing_groups(groups, listings) == ["a", "b", "c", "d"]
-    assert share_groups(groups, listings) == ["e"]
-    assert [each for each in (ABSENT, "Empty", "Dead", "Stable", "Assigning") if may_commit(each)] == [
-        ABSENT,
-        "Empty",
-        "Dead",
-    ]
 
 
 def test_settings_of_a_topic_name_its_mirror() -> None:

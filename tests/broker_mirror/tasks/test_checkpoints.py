@@ -12,7 +12,8 @@ from broker_mirror.formats.checkpoints import Checkpoint
 from broker_mirror.tasks.checkpoints import Checkpoints, LastCheckpoint, plan_checkpoints
 from broker_mirror.tasks.groups import (
     ABSENT,
-    consumer_groups,
+    committing_groups,
+    may_commit,
     plan_offsets,
     plan_share_offsets,
     relevant,
@@ -123,14 +124,18 @@ def test_groups_are_chosen_by_type_and_filter() -> None:
         GroupListing("old", "consumer", "", ""),
         GroupListing("manual", "", "Empty", "classic"),
         GroupListing("new", "consumer", "Stable", "consumer"),
+        GroupListing("new-topology", "streams", "Stable", "streams"),
         GroupListing("shared", "share", "Stable", "share"),
         GroupListing("worker", "connect", "Stable", "classic"),
         GroupListing("connect-sink", "consumer", "Stable", "classic"),
         GroupListing("console-consumer-1", "consumer", "Stable", "classic"),
     ]
-    assert consumer_groups(flow_of(), listings) == ["classic", "old", "manual", "new"]
-    assert share_groups(flow_of(), listings) == ["shared"]
-    assert consumer_groups(flow_of(groups="n.*"), listings) == ["new"]
+    groups = flow_of().groups
+    assert committing_groups(groups, listings) == ["classic", "old", "manual", "new", "new-topology"]
+    assert share_groups(groups, listings) == ["shared"]
+    assert committing_groups(flow_of(groups="n.*").groups, listings) == ["new", "new-topology"]
+    states = ABSENT, "Empty", "Dead", "Stable", "Assigning"
+    assert [each for each in states if may_commit(each)] == [ABSENT, "Empty", "Dead"]
 
 
 @pytest.mark.parametrize(
