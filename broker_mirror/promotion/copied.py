@@ -25,12 +25,20 @@ LOOK_S: Final = 1.0
 STATE: Final = "copied"
 
 
-def rows_of(flow: Flow, lags: Collection[PartitionLag], topics: Collection[str]) -> list[PromotionRow]:
-    """Return the topics of the target among `topics`, without any: all of the flow."""
+def is_wanted(flow: Flow, topic: str, topics: Collection[str]) -> bool:
+    """Whether a topic of the source is one of those to wait for: its remote topic is among `topics`, without any: all
+    of the flow except heartbeats, which never end.
+    """
+    if topics:
+        return flow.remote_topic(topic) in topics
+    return not flow.policy.is_heartbeats_topic(topic)
+
+
+def rows_of(flow: Flow, lags: Collection[PartitionLag]) -> list[PromotionRow]:
+    """Return the topics of the target with these lags."""
     found: dict[str, list[PartitionLag]] = {}
     for each in lags:
-        if not topics or flow.remote_topic(each.topic) in topics:
-            found.setdefault(each.topic, []).append(each)
+        found.setdefault(each.topic, []).append(each)
     rows = []
     for topic, parts in sorted(found.items()):
         numbers = [each.lag for each in parts if each.lag is not None]
@@ -51,17 +59,20 @@ def rows_of(flow: Flow, lags: Collection[PartitionLag], topics: Collection[str])
 
 
 class CopyPromotion:
-    """`topics` are those of the target, without any: all of the flow."""
+    """`topics` are those of the target, see is_wanted."""
 
     def __init__(self, flow: Flow, source: AdminClient, target: AdminClient, topics: Collection[str]) -> None:
         self._flow, self._source, self._target, self._topics = flow, source, target, topics
+
+    async def _lags(self) -> list[PartitionLag]:
+        return [each for each in await lag_of(self._flow) if is_wanted(self._flow, each.topic, self._topics)]
 
     async def rows(self, *, is_forced: bool) -> list[PromotionRow]:
         """Return the topics as they are now. Raises ClientError; but if it is forced, a source that does not answer
         has no topics that are known.
         """
         try:
-            return rows_of(self._flow, await lag_of(self._flow), self._topics)
+            return rows_of(self._flow, await self._lags())
         except ClientError:
             if not is_forced:
                 raise
@@ -73,26 +84,31 @@ class CopyPromotion:
                 if (topic := upstream[each.name]) is not None
                 and self._flow.remote_topic(topic) == each.name
                 and self._flow.copies_topic(topic)
-                and (not self._topics or each.name in self._topics)
+                and is_wanted(self._flow, topic, self._topics)
             ]
 
     async def wait(self, timeout_s: float, show: Show) -> list[PromotionRow]:
         """Wait until everything was copied: see `wait_until_copied`."""
 
         async def look() -> tuple[list[PromotionRow], Sequence[int | None]]:
-            lags = await lag_of(self._flow)
-            return rows_of(self._flow, lags, self._topics), [each.end for each in lags]
+            lags = await self._lags()
+            return rows_of(self._flow, lags), [each.end for each in lags]
 
         return await wait_until_copied(look, LOOK_S, timeout_s, show)
 
     async def commit_groups(self, *, is_forced: bool) -> tuple[dict[str, int], dict[str, str]]:
         """Commit the translated offsets of groups in the target. Unless it is forced, newest checkpoints are written
-        first. Returns the number of partitions of each group, and problems by group. Raises ClientError.
+        first, and share groups, which have none, get their start offsets. Returns the number of partitions of each
+        group, and problems by group. Raises ClientError.
         """
+        states = {each.group_id: each.state for each in await self._target.groups.listed()}
+        carried: dict[str, int] = {}
+        problems: dict[str, str] = {}
         if not is_forced:
             async with FlowTasks(self._flow, self._source, self._target) as tasks:
                 await tasks.refresh_groups()
                 await tasks.emit_checkpoints()
+                carried, problems = await tasks.sync_share_groups(states)
         known = Checkpoints()
         groups: dict[str, None] = {}
         async for record in records_of(self._target, self._flow.checkpoints_topic):
@@ -104,10 +120,7 @@ class CopyPromotion:
                 continue
             known.apply(found)
             groups[found.group] = None
-        states = {each.group_id: each.state for each in await self._target.groups.listed()}
         points = known.of_groups(group for group in groups if self._flow.groups.takes(group))
-        carried: dict[str, int] = {}
-        problems: dict[str, str] = {}
         there = await self._target.group_offsets.fetch(points) if points else None
         for group, lasts in points.items():
             carried[group] = len(lasts)

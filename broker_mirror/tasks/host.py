@@ -235,7 +235,7 @@ class FlowTasks:
                     }
                     failed |= await self._commit(group, wanted, texts, synced)
         self._synced = {group: each for group, each in self._synced.items() if group in points}
-        failed |= await self._sync_share_groups(states)
+        failed |= (await self.sync_share_groups(states))[1]
         self._note("sync.group.offsets", failed)
 
     async def _commit(
@@ -253,9 +253,13 @@ class FlowTasks:
         synced.update(outcome.found)
         return {f"{group}, {key}": str(error) for key, error in outcome.failed.items()}
 
-    async def _sync_share_groups(self, states: Mapping[str, str]) -> dict[str, str]:
+    async def sync_share_groups(self, states: Mapping[str, str]) -> tuple[dict[str, int], dict[str, str]]:
+        """Set the translated start offsets of share groups in the target. `states` are those of the groups there.
+        Returns the number of partitions of each group that has some, and problems by group.
+        """
         if not self._share_groups:
-            return {}
+            return {}, {}
+        synced: dict[str, int] = {}
         source = await self._source.share_offsets.describe(self._share_groups)
         known = [group for group in self._share_groups if group in states]
         target = await self._target.share_offsets.describe(known)
@@ -265,6 +269,8 @@ class FlowTasks:
                 continue
             theirs: ShareOffsets = target.found.get(group, {})
             wanted = plan_share_offsets(self.flow, offsets, self.translation, states.get(group, ABSENT), theirs)
+            if count := len({*wanted, *(key for key, each in theirs.items() if each.start is not None)}):
+                synced[group] = count
             if not wanted:
                 continue
             try:
@@ -272,7 +278,7 @@ class FlowTasks:
                 failed |= {f"{group}, {key}": str(error) for key, error in outcome.failed.items()}
             except ClientError as error:
                 failed[group] = f"the target has no {SHARE} group {group}: {error}"
-        return failed
+        return synced, failed
 
     async def _committed(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, CommittedOffset]]:
         outcome = await self._source.group_offsets.fetch(groups)

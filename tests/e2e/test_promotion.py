@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import uuid
@@ -13,6 +14,8 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, TopicPartition
 
+from broker_cy.admin import AdminClient as OurAdmin
+from broker_cy.admin.metadata import TopicPartition as Part
 from broker_mirror.cli import command
 from tests.broker_mirror.mirror_process import running_mirror
 from tests.support.link_sides import LINK, PARTITIONS, PAUSED, WAIT_S, Side, fill, mirrored, produce_one
@@ -174,17 +177,42 @@ def test_groups_of_a_copy_flow_continue_at_the_same_records(sides: tuple[Side, S
         "offset-syncs.topic.replication.factor": "1",
         "checkpoints.topic.replication.factor": "1",
         "offset.storage.replication.factor": "1",
+        # As by default: the source gets a heartbeat each second, also meanwhile.
+        "emit.heartbeats.enabled": "true",
+        "heartbeats.topic.replication.factor": "1",
+        "refresh.topics.interval.seconds": "1",
     }
-    with running_mirror(settings, tmp_path):
+    with running_mirror(settings, tmp_path) as mirror:
         until(lambda: west.admin.list_topics(timeout=WAIT_S).topics.get(west.topic), "the remote topic")
         until(lambda: len(west.read()) == len(east.read()), "the records")
-    commit(east, "shipping", [10, 20])
-    code, found = promote(tmp_path / "mirror.properties", "--yes")
+        until(lambda: "heartbeats" in {each.topic for each in mirror.flow("east->west").partitions}, "heartbeats")
+        commit(east, "shipping", [10, 20])
+        asyncio.run(share(east, "packing", [30, 40]))
+        code, found = promote(tmp_path / "mirror.properties", "--flow", "east->west", "--yes")
     (row,) = found["rows"]
-    assert (code, row["state"], row["left"], found["groups"]) == (0, "copied", 0, {"shipping": 2})
+    groups = {"shipping": 2, "packing": 2}
+    assert (code, row["state"], row["left"], found["groups"]) == (0, "copied", 0, groups)
+    starts = asyncio.run(shared(west, "packing"))
+    for partition, offset in enumerate([30, 40]):
+        assert rest(east, partition, offset) == rest(west, partition, starts[partition])
     for partition, offset in enumerate([10, 20]):
         ours, theirs = rest(east, partition, offset), rest(west, partition, committed(west, "shipping")[partition])
         assert ours == theirs
+
+
+async def share(side: Side, group: str, offsets: list[int]) -> None:
+    """Set the start offsets of a share group."""
+    async with OurAdmin(side.broker.bootstrap, timeout_s=WAIT_S) as client:
+        wanted = {Part(side.topic, partition): offset for partition, offset in enumerate(offsets)}
+        (await client.share_offsets.alter(group, wanted)).whole()
+
+
+async def shared(side: Side, group: str) -> list[int]:
+    """The start offsets of a share group."""
+    async with OurAdmin(side.broker.bootstrap, timeout_s=WAIT_S) as client:
+        found = (await client.share_offsets.describe([group])).whole()[group]
+        starts = [found[Part(side.topic, partition)].start for partition in range(PARTITIONS)]
+        return [-1 if each is None else each for each in starts]
 
 
 def rest(side: Side, partition: int, offset: int) -> list[bytes | None]:
