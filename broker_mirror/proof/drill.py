@@ -70,7 +70,8 @@ async def drill(of: Clusters, group: str, *, commit_as: str | None = None, bytes
             continue
         rows.append(await _row(of, key, position.offset, translation, known, there, rate))
     if commit_as is not None:
-        await _commit(of.target, commit_as, rows)
+        is_shared = group in (await of.source.positions.fetch_by_type([group]))[1]
+        await _commit(of.target, commit_as, rows, is_shared=is_shared)
     return DrillResult(group, rows, list(skipped), commit_as)
 
 
@@ -197,11 +198,12 @@ def _times(batch: Batch, extent: Extent) -> tuple[int | None, int | None]:
     return (times[0], times[-1]) if times else (None, None)
 
 
-async def _commit(target: AdminClient, group: str, rows: list[DrillRow]) -> None:
+async def _commit(target: AdminClient, group: str, rows: list[DrillRow], *, is_shared: bool) -> None:
     offsets = {
         TopicPartition(row.remote_topic, row.partition): row.continues_at
         for row in rows
         if row.continues_at is not None
     }
     if offsets:
-        (await target.group_offsets.alter(group, offsets)).whole()
+        calls = target.share_offsets if is_shared else target.group_offsets
+        (await calls.alter(group, offsets)).whole()

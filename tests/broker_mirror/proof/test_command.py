@@ -206,6 +206,32 @@ def test_a_drill_counts_what_is_read_again(pair: Pair) -> None:
     assert (row["origin"], row["again"], row["missed"]) == ("offset of the group in the target", 0, 20)
 
 
+def test_a_share_group_rehearses_as_a_share_group(pair: Pair) -> None:
+    """If this fails, a share group cannot be rehearsed: its offsets become those of a group of consumers."""
+    mine = records(0, 60)
+    fill(pair, "shared", mine, mine)
+    here, there = TopicPartition("shared", 0), TopicPartition("A.shared", 0)
+
+    async def in_a(client: AdminClient) -> None:
+        (await client.share_offsets.alter("sharers", {here: 40})).whole()
+        if "mm2-offset-syncs.B.internal" not in await client.topics.names():
+            await create(client, "mm2-offset-syncs.B.internal")
+        sync = OffsetSync("shared", 0, 29, 29, 30)
+        await produce(client, "mm2-offset-syncs.B.internal", [Record(0, 1, sync.key(), sync.value(), sync.headers())])
+
+    pair.at(pair.a, in_a)
+    file = str(pair.configure(topics="shared"))
+    code, document, _ = pair.run("drill", file, "--group", "sharers", "--commit-as", "sharers-rehearsal")
+    (row,) = document["flows"][0]["partitions"]
+    assert (code, row["continues_at"], row["again"], row["missed"]) == (0, 30, 10, 0)
+
+    async def check(client: AdminClient) -> None:
+        found = (await client.share_offsets.describe(["sharers-rehearsal"])).whole()
+        assert found["sharers-rehearsal"][there].start == 30
+
+    pair.at(pair.b, check)
+
+
 def test_a_link_flow_has_equal_offsets(pair: Pair) -> None:
     """A group that fails over in a link flow reads nothing again."""
     mine = records(0, 100)
