@@ -22,6 +22,10 @@ from broker_mirror.merged import Role, Side
 from broker_mirror.translation import Translation
 
 
+class NotOfFlow(ClientError):
+    """The flow does not have the topic or group that was named; another flow of the file may have it."""
+
+
 class Clusters(NamedTuple):
     """Clients of both clusters of a flow."""
 
@@ -48,11 +52,9 @@ async def topics_of(of: Clusters, names: Sequence[str] = ()) -> dict[str, tuple[
     remote = {each.name: len(each.partitions) for each in await of.target.topics.list_all()}
     for name in names:
         if name not in there:
-            raise ClientError(Failure.INVALID, f"{of.flow.pair.source} has no such topic", what=f"topic {name}")
+            raise NotOfFlow(Failure.INVALID, f"{of.flow.pair.source} has no such topic", what=f"topic {name}")
         if (verdict := of.flow.verdict(name)) is not Verdict.COPIED:
-            raise ClientError(
-                Failure.INVALID, f"{of.flow.pair} does not copy it ({verdict.value})", what=f"topic {name}"
-            )
+            raise NotOfFlow(Failure.INVALID, f"{of.flow.pair} does not copy it ({verdict.value})", what=f"topic {name}")
     return {
         name: (count, remote.get(of.flow.remote_topic(name)))
         for name, count in sorted(there.items())

@@ -19,7 +19,7 @@ from broker_cy.reporting.tone import Tone
 from broker_mirror.config import load_config
 from broker_mirror.flows import Flow, flows_of
 from broker_mirror.program import errors
-from broker_mirror.proof.clients import Clusters, clusters_of
+from broker_mirror.proof.clients import Clusters, NotOfFlow, clusters_of
 from broker_mirror.proof.drill import DrillResult, drill
 from broker_mirror.proof.drilling import DrillRow
 from broker_mirror.proof.pairing import RANGE_OFFSETS, Difference
@@ -80,7 +80,8 @@ def verify_command(
     """
     settings = Settings(topics, int(rate_mib * (1 << 20)), checksums, range_offsets)
     with errors(context, as_json=as_json):
-        found = asyncio.run(_each(_flows(file, flow_name), timeout_s, lambda of: verify(of, settings)))
+        pairs = asyncio.run(_each(_flows(file, flow_name), timeout_s, lambda of: verify(of, settings)))
+        found = [each for _, each in pairs]
         if as_json:
             print(json.dumps({"flows": [_flow_fields(each) for each in found]}))
         else:
@@ -105,14 +106,13 @@ def drill_command(
     with errors(context, as_json=as_json):
         flows = _flows(file, flow_name)
         rate = int(rate_mib * (1 << 20))
-        found = asyncio.run(_each(flows, timeout_s, lambda of: drill(of, group, commit_as=commit_as, bytes_per_s=rate)))
-        pairs = list(zip(flows, found, strict=True))
+        pairs = asyncio.run(_each(flows, timeout_s, lambda of: drill(of, group, commit_as=commit_as, bytes_per_s=rate)))
         if as_json:
             print(json.dumps({"flows": [_drill_fields(flow, each) for flow, each in pairs]}))
         else:
             for flow, each in pairs:
                 _print_drill(flow, each)
-        if not all(each.is_safe for each in found):
+        if not all(each.is_safe for _, each in pairs):
             context.exit(EXIT_FAILED)
 
 
@@ -132,11 +132,20 @@ def _flows(file: Path, name: str | None) -> list[Flow]:
     return flows
 
 
-async def _each(flows: Sequence[Flow], timeout_s: float, work: Callable[[Clusters], Awaitable[T]]) -> list[T]:
-    found = []
+async def _each(
+    flows: Sequence[Flow], timeout_s: float, work: Callable[[Clusters], Awaitable[T]]
+) -> list[tuple[Flow, T]]:
+    """Work on each flow that has what was named. Raises ClientError, also if none has it."""
+    found: list[tuple[Flow, T]] = []
+    missing: NotOfFlow | None = None
     for flow in flows:
         async with clusters_of(flow, timeout_s) as of:
-            found.append(await work(of))
+            try:
+                found.append((flow, await work(of)))
+            except NotOfFlow as error:
+                missing = missing or error
+    if missing is not None and not found:
+        raise missing
     return found
 
 

@@ -19,7 +19,7 @@ from broker_mirror.formats import checkpoints
 from broker_mirror.formats.checkpoints import Checkpoint
 from broker_mirror.formats.fields import DamagedRecord
 from broker_mirror.proof.batches import BatchReader, Rate
-from broker_mirror.proof.clients import Clusters, records_of, topics_of, translation_of
+from broker_mirror.proof.clients import Clusters, NotOfFlow, records_of, topics_of, translation_of
 from broker_mirror.proof.drilling import DrillRow, Origin, counts, nearest
 from broker_mirror.proof.ranges import Extent, Unaligned
 from broker_mirror.proof.verify import extent_of, window_of
@@ -49,7 +49,7 @@ async def drill(of: Clusters, group: str, *, commit_as: str | None = None, bytes
     committed = (await of.source.positions.fetch([group])).whole()[group]
     if not committed:
         text = f"{of.flow.pair.source} has no offsets of this group"
-        raise ClientError(Failure.INVALID, text, what=f"group {group}")
+        raise NotOfFlow(Failure.INVALID, text, what=f"group {group}")
     rate = Rate(bytes_per_s, asyncio.get_running_loop().time)
     translation = await translation_of(of)
     known = await _checkpoints(of, group)

@@ -270,6 +270,24 @@ def test_a_compacted_topic_is_compared_by_keys(pair: Pair) -> None:
     assert (part["by_key"], part["records"]) == (True, 5)
 
 
+def test_a_file_with_both_directions_needs_no_flow(pair: Pair) -> None:
+    """Most files copy in both directions. If this fails, a topic or a group of one cluster cannot be examined with
+    them, because the other cluster does not have it.
+    """
+    mine = records(0, 20)
+    fill(pair, "oneway", mine, mine)
+
+    async def in_a(client: AdminClient) -> None:
+        (await client.group_offsets.alter("oneway", {TopicPartition("oneway", 0): 0})).whole()
+
+    pair.at(pair.a, in_a)
+    file = str(pair.configure(**{"B->A.enabled": "true"}))
+    code, document, _ = pair.run("verify", file, "--topic", "oneway")
+    assert (code, [each["flow"] for each in document["flows"]]) == (0, ["A->B"])
+    _, document, _ = pair.run("drill", file, "--group", "oneway")
+    assert [each["flow"] for each in document["flows"]] == ["A->B"]
+
+
 @pytest.mark.parametrize(
     ("args", "text"),
     [
