@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -55,11 +56,19 @@ def command() -> None:
 
 
 def _of_file(function: Callable[..., Any]) -> Callable[..., Any]:
-    function = click.option("--json", "as_json", is_flag=True, help="Print JSON, also for errors.")(function)
-    function = click.option(
-        "--clusters", default="", metavar="A,B", help="Only the flows into these clusters.  [default: all]"
-    )(function)
-    return click.argument("file", type=click.Path(path_type=Path))(function)
+    @wraps(function)
+    def with_clusters(file: Path, clusters: str, others: tuple[str, ...], *, as_json: bool) -> Any:
+        # MirrorMaker 2 separates the aliases by blanks.
+        if others and not clusters:
+            raise click.UsageError(f"Got unexpected extra argument ({others[0]})")
+        return function(file=file, clusters=",".join((clusters, *others)), as_json=as_json)
+
+    done = click.option("--json", "as_json", is_flag=True, help="Print JSON, also for errors.")(with_clusters)
+    done = click.option(
+        "--clusters", default="", metavar="A B", help="Only the flows into these clusters.  [default: all]"
+    )(done)
+    done = click.argument("others", nargs=-1, metavar="")(done)
+    return click.argument("file", type=click.Path(path_type=Path))(done)
 
 
 @command.command()

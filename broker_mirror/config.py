@@ -106,7 +106,7 @@ def _checked(name: str, text: str, clusters: tuple[str, ...]) -> str | None:
     if setting.support is Support.REFUSED:
         raise ConfigError(f"{name} {setting.documentation}", name)
     if setting.support is Support.NO_EFFECT:
-        return f"{name} has no effect"
+        return f"{name} has no effect" + (f", {setting.documentation}" if setting.documentation else "")
     setting.read(name, text)
     return None
 

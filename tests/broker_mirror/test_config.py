@@ -10,6 +10,7 @@ from broker_cy.client.errors import ClientError
 from broker_cy.core.config_def.providers import ENV
 from broker_cy.core.config_def.types import ConfigError
 from broker_mirror.config import load_config, parse_config
+from broker_mirror.flows import flows_of
 
 # The example of Kafka's documentation, with settings that its users add.
 EXAMPLE = """\
@@ -86,6 +87,8 @@ def test_a_file_of_mirror_maker_is_read_as_it_is(tmp_path: Path) -> None:
         ),
         ("topic.filter.class", "my.Filter", "my.Filter for configuration topic.filter.class: String must be one of"),
         ("value.converter", "my.Converter", "my.Converter for configuration value.converter: String must be one of"),
+        ("A->B.topics.blacklist", "x", "A->B.topics.blacklist is ignored by MirrorMaker 2 .*: use topics.exclude"),
+        ("groups.blacklist", "x", "groups.blacklist is ignored by MirrorMaker 2 .*: use groups.exclude"),
         ("A->B.topics", "a,,b", "Configuration 'A->B.topics' values must not be empty"),
         ("clusters", "", "Configuration 'clusters' must not be empty"),
         ("clusters", "A,B->C", "clusters has 'B->C'; an alias has neither blanks nor ->"),
@@ -97,6 +100,63 @@ def test_a_wrong_setting_is_named(name: str, text: str, message: str) -> None:
     """If this fails, a mirror runs without what its operator wrote, such as a filter or a login."""
     with pytest.raises(ConfigError, match=message):
         parse_config({**CLUSTERS, name: text}, "f")
+
+
+# The examples of Kafka's documentation (Geo-Replication) and of connect/mirror/README.md in one file.
+DOCUMENTED = """\
+clusters: us-west, us-east
+us-west.bootstrap.servers = broker1-west:9092,broker2-west:9092
+us-east.bootstrap.servers = broker3-east:9092,broker4-east:9092
+topics = .*
+groups = consumer-group1, consumer-group2
+emit.checkpoints.interval.seconds = 10
+us-west->us-east.enabled = true
+us-east->us-west.enabled = false
+us-west->us-east.topics = foo.*
+us-west->us-east.groups = bar.*
+us-west->us-east.emit.heartbeats = false
+us-west->us-east.sync.group.offsets = true
+us-west->us-east.replication.policy.separator = _
+us-west.offset.storage.topic = mm2-offsets
+us-east.exactly.once.source.support = enabled
+us-east.admin.bootstrap.servers = broker3-east:9092
+us-east.producer.buffer.memory = 32768
+us-west.consumer.isolation.level = read_committed
+us-east.security.protocol=SSL
+us-east.ssl.truststore.location=/path/to/truststore.jks
+us-east.ssl.truststore.password=my-secret-password
+us-east.ssl.keystore.location=/path/to/keystore.jks
+us-east.ssl.keystore.password=my-secret-password
+us-east.ssl.key.password=my-secret-password
+dedicated.mode.enable.internal.rest = true
+listeners = http://localhost:8080
+use.incremental.alter.configs = required
+"""
+
+
+def test_the_examples_of_the_documentation_are_read(tmp_path: Path) -> None:
+    """If this fails, a file that its writer copied from Kafka's documentation does not start."""
+    path = tmp_path / "mm2.properties"
+    path.write_text(DOCUMENTED)
+    config = load_config(path)
+    assert config.clusters == ("us-west", "us-east")
+    documented = "although its documentation names it: use"
+    assert config.warnings == tuple(
+        f"{path}: {text}"
+        for text in (
+            "us-west->us-east.emit.heartbeats has no effect, as in MirrorMaker 2, "
+            f"{documented} emit.heartbeats.enabled",
+            "us-west->us-east.sync.group.offsets has no effect, as in MirrorMaker 2, "
+            f"{documented} sync.group.offsets.enabled",
+            "us-east.producer.buffer.memory has no effect",
+            "us-west.consumer.isolation.level has no effect",
+            "dedicated.mode.enable.internal.rest has no effect",
+            "listeners has no effect",
+            "use.incremental.alter.configs has no effect, as in MirrorMaker 2 since Apache Kafka 4.0",
+        )
+    )
+    flow = next(each for each in flows_of(config) if each.copies)
+    assert (flow.remote_topic("foo-topic"), flow.copies_topic("bar")) == ("us-west_foo-topic", False)
 
 
 def test_the_file_is_named_with_its_setting(tmp_path: Path) -> None:

@@ -60,6 +60,9 @@ def test_errors_name_the_setting(tmp_path: Path) -> None:
     file.write_text("clusters=A,B\nA.bootstrap.servers=a:1\nB.bootstrap.servers=b:1\n")
     assert "no process is named: set brokercy.mirror.listener" in command("status", str(file), code=2)
     assert "--clusters names X" in command("start", str(file), "--clusters", "X", code=2)
+    # As in MirrorMaker 2.
+    assert "--clusters names X" in command("start", str(file), "--clusters", "A", "X", code=2)
+    assert "unexpected extra argument (X)" in command("start", str(file), "X", code=2)
     file.write_text("clusters=A,B\nbrokercy.mirror.listener=nowhere\n")
     assert "brokercy.mirror.listener" in command("status", str(file), code=2)
     address = f"127.0.0.1:{free_ports(1)[0]}"
