@@ -56,6 +56,12 @@ _TABLE: Final = (
         "Age of the last copied record while records wait, else 0: record-age-ms of MirrorMaker 2.",
     ),
     Metric(
+        "broker_mirror_replication_latency_ms",
+        "gauge",
+        _PARTITION,
+        "Age of the newest record of the last batch when the target had it: replication-latency-ms of MirrorMaker 2.",
+    ),
+    Metric(
         "broker_mirror_checkpoint_latency_ms",
         "gauge",
         _FLOW,
@@ -137,6 +143,7 @@ def _write_partitions(page: Page, name: str, flow: FlowStatus) -> None:
             "broker_mirror_byte_count_total": part.bytes,
             "broker_mirror_lag_records": part.lag_records,
             "broker_mirror_record_age_ms": part.lag_ms,
+            "broker_mirror_replication_latency_ms": part.latency_ms,
         }[name]
         if value is not None:
             page.sample(name, value, flow.source, flow.target, part.remote_topic, str(part.partition))

@@ -46,7 +46,9 @@ def longest_lag_ms(partitions: Iterable[Lagging]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition of the source and its copy. None: not known yet. `waits`: the problem stops the partition."""
+    """A partition of the source and its copy. None: not known yet. `waits`: the problem stops the partition.
+    `latency_ms` is the age of the newest record of the last batch when the target had it.
+    """
 
     topic: str
     partition: int
@@ -60,6 +62,7 @@ class PartitionState:
     bytes: int
     problem: str | None
     waits: bool
+    latency_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

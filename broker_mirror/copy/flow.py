@@ -298,11 +298,13 @@ class CopyMachine:
         self._opened_ms, self._bytes = now_ms, 0
         self._to(Stage.OPEN)
 
-    def stored(self, action: Produce, base_offset: int) -> None:
-        """The leader has the batch; `base_offset` is -1 if it does not say where."""
+    def stored(self, action: Produce, base_offset: int, latency_ms: int | None = None) -> None:
+        """The leader has the batch; `base_offset` is -1 if it does not say where. `latency_ms` is the age of its newest
+        record, None if that has no timestamp.
+        """
         if action.identity != self.identity or (each := self.partitions.get(action.source)) is None:
             return
-        each.attempts = 0
+        each.attempts, each.latency_ms = 0, latency_ms
         for piece in each.stored(action.sequence, base_offset):
             each.total_records += piece.count
             each.total_bytes += piece.size_bytes

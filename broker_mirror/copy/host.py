@@ -221,6 +221,7 @@ class CopyFlow:
             bytes=each.total_bytes,
             problem=each.note if each.problem is None else each.problem.text,
             waits=each.is_waiting(self._now_ms()),
+            latency_ms=each.latency_ms,
         )
 
     # ------------------------------------------------------------------------------------------------ the machine

@@ -70,6 +70,7 @@ class CopyPartition:
         "copied",
         "held_since_ms",
         "is_suspect",
+        "latency_ms",
         "max_timestamp",
         "note",
         "pacing",
@@ -117,6 +118,7 @@ class CopyPartition:
         self.source_end: int | None = None
         self.target_end: int | None = None
         self.max_timestamp: int | None = None
+        self.latency_ms: int | None = None
         self.total_records = self.total_bytes = 0
 
     def begin_at(self, offset: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -141,9 +142,9 @@ class Sending:
             if part is None:
                 self._refused(action, ClientError(Failure.MALFORMED, "the answer lacks the partition", api=PRODUCE))
             elif part.error_code == ErrorCode.NONE:
-                self._machine.stored(action, part.base_offset)
+                self._machine.stored(action, part.base_offset, _latency_ms(action))
             elif part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                self._machine.stored(action, -1)
+                self._machine.stored(action, -1, _latency_ms(action))
             else:
                 self._answered_with(peer, key, action, ErrorCode(part.error_code), part.error_message or "")
         self._answered()
@@ -203,6 +204,11 @@ class Sending:
                 self._leaders.forget([TopicPartition(*action.target)])
         self._machine.refused(action, verdict, str(error), self._now_ms())
         self._answered()
+
+
+def _latency_ms(action: Produce) -> int | None:
+    newest_ms = action.piece.max_timestamp
+    return max(0, int(time.time() * 1000) - newest_ms) if newest_ms >= 0 else None
 
 
 def _request_of(

@@ -22,7 +22,8 @@ class PartitionStatus:
 
     `source_position` is the next offset of the source to copy, as of the last commit; `source_end` and `target_end` are
     the ends of both partitions as far as they are known. `lag_ms` is the age of the last copied record while records
-    wait, else 0. None: not known yet. `problem` is a sentence: the partition waits, or lost records to retention.
+    wait, else 0; `latency_ms` is the age of the newest record of the last batch when the target had it. None: not known
+    yet. `problem` is a sentence: the partition waits, or lost records to retention.
     """
 
     topic: str
@@ -37,6 +38,7 @@ class PartitionStatus:
     bytes: int = 0
     problem: str | None = None
     waits: bool = False
+    latency_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from broker_mirror.service import PAUSE_MAX_S, STEADY_S, Pauses, returning_of
 from broker_mirror.status import Rate, metrics_page
 from tests.broker_mirror.tasks.flow_rows import IDENTITY, flows
 
-PART = PartitionState("t", 3, "A.t", 10, 15, 8, 5, 120, 8, 800, "the target has no partition 3", True)
+PART = PartitionState("t", 3, "A.t", 10, 15, 8, 5, 120, 8, 800, "the target has no partition 3", True, 35)
 STATUS = MirrorStatus(
     "1.0",
     (
@@ -55,6 +55,7 @@ def test_metrics_have_a_line_for_each_known_value() -> None:
     lines = [line for line in metrics_page(STATUS).decode().splitlines() if not line.startswith("#")]
     assert 'broker_mirror_lag_records{source="A",target="B",topic="A.t",partition="3"} 5' in lines
     assert 'broker_mirror_record_age_ms{source="A",target="B",topic="A.t",partition="3"} 120' in lines
+    assert 'broker_mirror_replication_latency_ms{source="A",target="B",topic="A.t",partition="3"} 35' in lines
     assert 'broker_mirror_problems{source="A",target="B"} 2' in lines
     assert 'broker_mirror_flow_running{source="B",target="A"} 0' in lines
     assert 'broker_mirror_checkpoint_latency_ms{source="A",target="B"} 12' in lines

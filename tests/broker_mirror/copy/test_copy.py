@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -32,11 +33,15 @@ def test_the_target_has_the_committed_records(brokers: tuple[str, str], topic: s
         keys = await create(pair, topic)
         copy = pair.copy()
         await copy.start(keys)
+        begin_ms = int(time.time() * 1000)
         await fill(pair, topic)
         await pair.copied(copy, topic)
         await copy.stop()
         status = copy.status()
         assert (status.state, status.error, status.aborts) == (CopyState.STOPPED, None, 0)
+        # The records have timestamps of 1970.
+        newest_ms = begin_ms - 1_040, int(time.time() * 1000) - 1_000
+        assert all(newest_ms[0] <= (each.latency_ms or 0) <= newest_ms[1] for each in status.partitions)
         expected, found = await records_of(pair.source, topic), await records_of(pair.target, f"A.{topic}")
         assert {part: plain(records) for part, records in found.items()} == {
             part: plain(records) for part, records in expected.items()
