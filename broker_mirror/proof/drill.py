@@ -133,9 +133,12 @@ async def _row(
             key.topic, key.partition, remote.topic, committed, continues_at, origin, lag=lag, problem=problem
         )
 
+    target = await extent_of(of.target, remote)
+    if continues_at is None and target.end == 0:
+        # It has had no record yet: each auto.offset.reset leads to its begin.
+        return DrillRow(key.topic, key.partition, remote.topic, committed, 0, origin, 0, 0, 0, lag)
     if continues_at is None:
         return failed("there is no checkpoint and no offset sync: the group begins as auto.offset.reset says")
-    target = await extent_of(of.target, remote)
     if not target.start <= continues_at <= target.end:
         return failed(f"the target has the offsets {target.start} to {target.end}: auto.offset.reset decides")
     try:

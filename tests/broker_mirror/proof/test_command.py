@@ -206,6 +206,19 @@ def test_a_drill_counts_what_is_read_again(pair: Pair) -> None:
     assert (row["origin"], row["again"], row["missed"]) == ("offset of the group in the target", 0, 20)
 
 
+def test_a_partition_without_records_is_no_problem(pair: Pair) -> None:
+    """A topic with few keys has such partitions. If this fails, the drill of each of its groups looks dangerous."""
+    fill(pair, "hollow", [], [])
+
+    async def in_a(client: AdminClient) -> None:
+        (await client.group_offsets.alter("hollow", {TopicPartition("hollow", 0): 0})).whole()
+
+    pair.at(pair.a, in_a)
+    code, document, _ = pair.run("drill", str(pair.configure(topics="hollow")), "--group", "hollow")
+    (row,) = document["flows"][0]["partitions"]
+    assert (code, row["continues_at"], row["again"], row["missed"], row["problem"]) == (0, 0, 0, 0, "")
+
+
 def test_a_share_group_rehearses_as_a_share_group(pair: Pair) -> None:
     """If this fails, a share group cannot be rehearsed: its offsets become those of a group of consumers."""
     mine = records(0, 60)
