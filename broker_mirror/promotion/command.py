@@ -344,7 +344,8 @@ def _notes(result: Result, asked: Asked) -> Iterator[str]:
             f"after {duration(asked.wait_s * 1000)}; stop the producers there, or use --force"
         )
     if result.groups:
-        yield f"{result.target}: {plural(len(result.groups), 'group')} continue at the same records"
+        verb = "continues" if len(result.groups) == 1 else "continue"
+        yield f"{result.target}: {plural(len(result.groups), 'group')} {verb} at the same records"
     for group, problem in result.group_problems.items():
         yield f"{result.target}: group {group}: {problem}"
     if result.is_done and result.kind == FlowKind.COPY.value and result.rows:
