@@ -2,8 +2,8 @@
 
 - cost: CPU seconds of a broker by GB, while it copies records that its leader has in memory: as a new replica of the
   cluster, and as a mirror of another cluster (goal: 1.3 times as much at most), in turn; and its peak memory.
-- groups: the records that a group reads again after the source was killed, at --rate records/s, while `broker-mirror`
-  carries its offsets over each --interval-ms, and the time since the offset in the target was committed at the source.
+- groups: the records that a group reads again after the source was killed: once its last commit was carried, and while
+  it reads --rate records/s. `broker-mirror` carries its offsets over each --interval-ms.
 - lag: the time from when a record is produced at the source until a consumer of the mirror has it, at --rate records/s
   (goal: p99 100 ms).
 
@@ -36,7 +36,7 @@ from broker_cy.launch.processes import Child
 
 PROGRAM: Final = "bench.studies.mirror_link"
 PARTS: Final = ("cost", "lag", "groups")
-GOALS = Goals(at_most={"link_to_follower_cpu": 1.3, "link_lag_p99_ms": 100.0})
+GOALS = Goals(at_most={"link_to_follower_cpu": 1.3, "link_lag_p99_ms": 100.0, "link_group_settled_again": 0.0})
 RECORD_BYTES: Final = 1_000
 WAIT_S: Final = 600.0
 LOOK_S: Final = 0.01
@@ -207,25 +207,30 @@ def lag(directory: Path, given: argparse.Namespace) -> Figures:
 
 
 def groups(directory: Path, given: argparse.Namespace) -> Figures:
-    """A consumer of the source commits after each poll, every 20 ms."""
-    again, age_ms = [], []
+    """A consumer of the source commits after each poll, every 20 ms. The source is killed once its last commit was
+    carried, and in another run while it still reads.
+    """
+    found: dict[str, list[float]] = {}
     for kill in range(given.kills):
-        place = directory / f"groups-{kill}"
-        source = Source(place / "source")
-        target = target_of(source, place / "target")
-        try:
-            records, milliseconds = _failed_over(source, target, place, given)
-        finally:
-            target.close()
-            source.close()
-        again.append(records)
-        age_ms.append(milliseconds)
-    return {"link_group_records_again": again, "link_group_offset_age_ms": age_ms}
+        for is_reading in (False, True):
+            place = directory / f"groups-{kill}-{is_reading}"
+            source = Source(place / "source")
+            target = target_of(source, place / "target")
+            try:
+                figures = _failed_over(source, target, place, given, is_reading)
+            finally:
+                target.close()
+                source.close()
+            for name, value in figures.items():
+                found.setdefault(name, []).append(value)
+    return {**found}
 
 
-def _failed_over(source: Source, target: BrokerCy, place: Path, given: argparse.Namespace) -> tuple[float, float]:
-    topic, group, key = "orders", "billing", Key("orders", 0)
-    asyncio.run(create(source.bootstrap, NewTopic(topic, assignments=((1,),))))
+TOPIC: Final = "orders"
+GROUP: Final = "billing"
+
+
+def _mirror(source: Source, target: BrokerCy, place: Path, interval_ms: int) -> Child:
     file = place / "mm2.properties"
     settings = {
         "clusters": "source,target",
@@ -234,57 +239,101 @@ def _failed_over(source: Source, target: BrokerCy, place: Path, given: argparse.
         "source->target.enabled": "true",
         "source->target.brokercy.flow": "link",
         "source->target.replication.factor": "1",
-        "source->target.topics": topic,
+        "source->target.topics": TOPIC,
         "replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy",
         "sync.group.offsets.enabled": "true",
-        "brokercy.link.groups.interval.ms": str(given.interval_ms),
+        "brokercy.link.groups.interval.ms": str(interval_ms),
         "emit.heartbeats.enabled": "false",
     }
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    mirror = Child([sys.executable, "-m", "broker_mirror", "start", str(file)], place, "mirror")
-    producer = Producer({"bootstrap.servers": source.bootstrap, "linger.ms": 5})
-    consumer = Consumer(
-        {
-            "bootstrap.servers": source.bootstrap,
-            "group.id": group,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    commits: list[tuple[float, int]] = []
+    return Child([sys.executable, "-m", "broker_mirror", "start", str(file)], place, "mirror")
+
+
+class Reading:
+    """A producer at a steady rate, and a consumer that commits the records of each poll."""
+
+    def __init__(self, bootstrap: str, rate: int) -> None:
+        self._rate, self._began_s, self._written, self._value = rate, time.monotonic(), 0, bytes(RECORD_BYTES)
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": GROUP,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        self._consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        self.commits: list[tuple[float, int]] = []
+
+    def turn(self) -> None:
+        while self._written < (time.monotonic() - self._began_s) * self._rate:
+            self._producer.produce(TOPIC, self._value, partition=0)
+            self._written += 1
+        self._producer.poll(0)
+        self._consume()
+
+    def _consume(self) -> None:
+        found = [each for each in self._consumer.consume(10_000, 0.02) if each.error() is None]
+        if found:
+            offset = (found[-1].offset() or 0) + 1
+            # The group has no coordinator at first: a later commit has the offset.
+            with contextlib.suppress(KafkaException):
+                self._consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+                self.commits.append((time.monotonic(), offset))
+
+    def finish(self) -> None:
+        """Read and commit all that was written."""
+        self._producer.flush(WAIT_S)
+        while not self.commits or self.commits[-1][1] < self._written:
+            self._consume()
+
+    def close(self) -> None:
+        self._producer.purge()
+        self._consumer.close()
+
+
+def _failed_over(
+    source: Source, target: BrokerCy, place: Path, given: argparse.Namespace, is_reading: bool
+) -> dict[str, float]:
+    """Kill the source five seconds after the target has the first offset of the group."""
+    key = Key(TOPIC, 0)
+    asyncio.run(create(source.bootstrap, NewTopic(TOPIC, assignments=((1,),))))
+    mirror = _mirror(source, target, place, given.interval_ms)
+    reading = Reading(source.bootstrap, given.rate)
     try:
-        began, written, value = time.monotonic(), 0, bytes(RECORD_BYTES)
-        carried_s = 0.0
-        while time.monotonic() < began + WAIT_S and (carried_s == 0.0 or time.monotonic() < carried_s + 5):
-            while written < (time.monotonic() - began) * given.rate:
-                producer.produce(topic, value, partition=0)
-                written += 1
-            producer.poll(0)
-            found = [each for each in consumer.consume(10_000, 0.02) if each.error() is None]
-            if found:
-                offset = (found[-1].offset() or 0) + 1
-                # The group has no coordinator at first: a later commit has the offset.
-                with contextlib.suppress(KafkaException):
-                    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-                    commits.append((time.monotonic(), offset))
-            if carried_s == 0.0 and len(commits) % 50 == 49 and asyncio.run(committed(target.bootstrap, group, key)):
-                carried_s = time.monotonic()
+        began_s, carried_s = time.monotonic(), 0.0
+        while time.monotonic() < began_s + WAIT_S and (carried_s == 0.0 or time.monotonic() < carried_s + 5):
+            reading.turn()
+            if carried_s == 0.0 and len(reading.commits) % 50 == 49:
+                carried_s = time.monotonic() if asyncio.run(committed(target.bootstrap, key)) else 0.0
+        if not is_reading:
+            reading.finish()
+            while asyncio.run(committed(target.bootstrap, key)) != reading.commits[-1][1]:
+                if time.monotonic() > began_s + WAIT_S:
+                    break
+                time.sleep(LOOK_S)
+            settled_s = time.monotonic()
         for node in source.nodes:
             node.kill()
         killed_s = time.monotonic()
     finally:
-        producer.purge()
-        consumer.close()
+        reading.close()
         mirror.kill()
-    found_offset = asyncio.run(committed(target.bootstrap, group, key)) or 0
-    then_s = next((at for at, offset in commits if offset >= found_offset), began)
-    return commits[-1][1] - found_offset, (killed_s - then_s) * 1000
+    found = asyncio.run(committed(target.bootstrap, key)) or 0
+    again = float(reading.commits[-1][1] - found)
+    if not is_reading:
+        return {
+            "link_group_settled_again": again,
+            "link_group_carried_ms": (settled_s - reading.commits[-1][0]) * 1000,
+        }
+    then_s = next((at for at, offset in reading.commits if offset >= found), began_s)
+    return {"link_group_records_again": again, "link_group_offset_age_ms": (killed_s - then_s) * 1000}
 
 
-async def committed(bootstrap: str, group: str, key: Key) -> int | None:
+async def committed(bootstrap: str, key: Key) -> int | None:
     async with AdminClient(bootstrap) as client:
-        found = (await client.group_offsets.fetch([group])).whole()[group].get(key)
+        found = (await client.group_offsets.fetch([GROUP])).whole()[GROUP].get(key)
     return None if found is None else found.offset
 
 
