@@ -21,6 +21,7 @@ from broker_cy.client.clusters import ClusterEntry
 from loadgen.command import GENERATOR_LIMIT, GOOD
 from tests.support import needs
 from tests.support.broker import target_is_kafka
+from tests.support.registry import RegistryProcess
 from tests.support.sasl_broker import ALICE, PASSWORD, client_jaas, write_properties
 from tests.support.tls_broker import TlsBroker
 
@@ -194,6 +195,17 @@ def test_the_benchmark(broker: TlsBroker, tmp_path: Path, way: str) -> None:
     assert PASSWORD not in result.read_text()
 
 
+@pytest.mark.parametrize("way", SLOW_WAYS)
+def test_the_registry(broker: TlsBroker, tmp_path: Path, way: str) -> None:
+    """If this fails, `broker-registry` cannot keep its schemas in a cluster with TLS and a login."""
+    registry = RegistryProcess("", tmp_path, [*ways(broker, tmp_path)[way], "--topic", f"_schemas-{way}"])
+    try:
+        assert registry.wait().get("/subjects") == []
+        registry.stop()
+    finally:
+        registry.kill()
+
+
 @pytest.mark.parametrize(
     ("module", "argv"),
     [
@@ -201,6 +213,8 @@ def test_the_benchmark(broker: TlsBroker, tmp_path: Path, way: str) -> None:
         ("loadgen", ["run", "--quiet"]),
         ("spark_analytics", ["ingest", "--lake", "lake"]),
         ("bench", ["run", "-w", "produce-1kb"]),
+        ("broker_registry", ["--listen", "127.0.0.1:0"]),
+        ("broker_mirror", ["promote", "--topic", "t", "--source", "127.0.0.1:1", "--dry-run"]),
     ],
 )
 def test_an_unreachable_broker_has_one_wording(module: str, argv: list[str], tmp_path: Path) -> None:
@@ -214,7 +228,19 @@ def test_an_unreachable_broker_has_one_wording(module: str, argv: list[str], tmp
     assert "connection refused: no process listens there" in error["reason"]
 
 
-@pytest.mark.parametrize("module", ["broker_cy.cli", "admin_tui", "dashboard", "loadgen", "spark_analytics", "bench"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "broker_cy.cli",
+        "admin_tui",
+        "dashboard",
+        "loadgen",
+        "spark_analytics",
+        "bench",
+        "broker_registry",
+        "broker_mirror",
+    ],
+)
 def test_every_program_has_a_version(module: str) -> None:
     """If this fails, a user cannot say which version has a fault."""
     assert run(module, "--version").split()[1] == __version__
