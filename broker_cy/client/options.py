@@ -215,10 +215,14 @@ def old_json(value: str) -> str:
 
 def click_error(name: str, error: click.ClickException, argv: Sequence[str]) -> int:
     """Report a wrong option of a program with click, and return the exit code."""
-    if not program.wants_json(argv):
+    import click
+
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and not program.wants_json(argv):
         error.show()
         return program.EXIT_USAGE
-    return program.usage_error(name, error.format_message(), argv)
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    usage = "" if context is None else f"{context.get_usage()}\nTry '{context.command_path} --help' for help."
+    return program.usage_error(name, error.format_message(), argv, usage)
 
 
 def run_click(name: str, command: click.Command) -> int:

@@ -229,6 +229,17 @@ def test_an_unreachable_broker_has_one_wording(module: str, argv: list[str], tmp
 
 
 @pytest.mark.parametrize(
+    ("module", "words"), [("broker_cy.cli", ["topics", "list"]), ("bench", ["report", "x"]), ("broker_registry", [])]
+)
+def test_a_wrong_option_has_one_form(module: str, words: list[str]) -> None:
+    """If this fails, the lines of errors begin with the name of the program in some programs only."""
+    usage, *_, reason = run(module, *words, "--html", "y", "--nope", code=2).splitlines()
+    assert usage.lower().startswith("usage: broker-")
+    program, _, text = reason.partition(": ")
+    assert (program, "--" in text) == (usage.split()[1], True)
+
+
+@pytest.mark.parametrize(
     "module",
     [
         "broker_cy.cli",
