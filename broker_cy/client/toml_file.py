@@ -7,7 +7,7 @@ measurements.
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -108,12 +108,17 @@ class Table:
         """Reject a key that was not taken."""
         for key in self.values:
             if key not in self.known:
-                close = difflib.get_close_matches(key, self.known, 1)
-                hint = f"; did you mean {close[0]!r}?" if close else ""
-                raise self.error(key, f"unknown key{hint} (allowed: {', '.join(sorted(self.known))})")
+                raise self.error(key, unknown_key(key, self.known))
 
     def _full(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path and key else self.path or key
+
+
+def unknown_key(key: str, known: Collection[str]) -> str:
+    """Return why a key is refused, with the nearest known one."""
+    close = difflib.get_close_matches(key, known, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"unknown key{hint} (allowed: {', '.join(sorted(known))})"
 
 
 def read(path: Path) -> Table:

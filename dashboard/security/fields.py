@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from broker_cy.client import toml_values
 from broker_cy.client.errors import ClientError
+from broker_cy.client.toml_file import unknown_key
 from dashboard.security.roles import EVERYTHING, PATTERNS_MAX, Scope, check_pattern
 
 # Creates the error for a reason; it adds the name of the file.
 Refuse = Callable[[str], ClientError]
-_SHOWN_CHARACTERS_MAX = 80
+T = TypeVar("T")
 
 
 class Table:
@@ -23,49 +25,52 @@ class Table:
         self.where = where
         self.refuse = refuse
         if not isinstance(data, dict):
-            raise refuse(f"{where} must be a table")
+            raise refuse(f"{where}: {data!r} is not a table")
         self._data: Mapping[str, Any] = data
         for name in data:
             if name not in known:
-                raise refuse(f"{where}.{name} is not a known field; the fields are {', '.join(known)}")
+                raise refuse(f"{where}.{name}: {unknown_key(name, known)}")
 
-    def wrong(self, name: str, expected: str) -> ClientError:
-        """Return the error of a field whose value is not as expected."""
-        value = repr(self._data.get(name))
-        shown = value if len(value) <= _SHOWN_CHARACTERS_MAX else value[:_SHOWN_CHARACTERS_MAX] + "..."
-        return self.refuse(f"{self.where}.{name} = {shown}: expected {expected}")
+    def wrong(self, name: str, why: str) -> ClientError:
+        """Return the error of a field."""
+        return self.refuse(f"{self.where}.{name}: {why}")
 
     def missing(self, name: str) -> ClientError:
-        return self.refuse(f"{self.where}.{name} is missing")
+        return self.wrong(name, "is missing")
 
     def __contains__(self, name: str) -> bool:
         return name in self._data
 
+    def _parsed(self, name: str, parse: Callable[[Any], T]) -> T:
+        try:
+            return parse(self._data[name])
+        except ValueError as error:
+            raise self.wrong(name, str(error)) from None
+
     def text(self, name: str, default: str | None = None) -> str:
-        """A text that is not empty; without a default the field is required."""
+        """A text that is not empty, without control characters; without a default the field is required."""
         if name not in self._data:
             if default is None:
                 raise self.missing(name)
             return default
-        value = self._data[name]
-        if not isinstance(value, str) or not value or not value.isprintable():
-            raise self.wrong(name, "a text that is not empty, without control characters")
-        return value
+        found = self._parsed(name, toml_values.text)
+        if not found.isprintable():
+            raise self.wrong(name, "has control characters")
+        return found
 
     def flag(self, name: str, default: bool = False) -> bool:
-        value = self._data.get(name, default)
-        if not isinstance(value, bool):
-            raise self.wrong(name, "true or false")
-        return value
+        return self._parsed(name, toml_values.boolean) if name in self._data else default
 
     def texts(self, name: str, default: tuple[str, ...], *, count_max: int = PATTERNS_MAX) -> tuple[str, ...]:
         """A list of texts that are not empty."""
-        value = self._data.get(name, list(default))
-        if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
-            raise self.wrong(name, "a list of texts")
-        if len(value) > count_max:
-            raise self.refuse(f"{self.where}.{name} has {len(value):,} entries: {count_max:,} are allowed")
-        return tuple(value)
+        if name not in self._data:
+            return default
+        found = self._parsed(name, toml_values.texts)
+        if not all(found):
+            raise self.wrong(name, "has an empty text")
+        if len(found) > count_max:
+            raise self.wrong(name, f"{len(found):,} entries; {count_max:,} are allowed")
+        return found
 
     def patterns(self, name: str) -> tuple[str, ...]:
         """A list of patterns; everything by default."""
@@ -73,12 +78,12 @@ class Table:
         try:
             return tuple(check_pattern(each) for each in found)
         except ValueError as error:
-            raise self.refuse(f"{self.where}.{name}: {error}") from None
+            raise self.wrong(name, str(error)) from None
 
     def table(self, name: str) -> Mapping[str, Any]:
         value = self._data.get(name, {})
         if not isinstance(value, dict):
-            raise self.wrong(name, "a table")
+            raise self.wrong(name, f"{value!r} is not a table")
         return value
 
     def scope(self) -> Scope:

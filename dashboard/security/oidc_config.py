@@ -91,7 +91,7 @@ def parse_oidc(data: Any, path: Path, refuse: Refuse) -> OidcConfig:
         raise refuse(f"oidc.redirect_url = {redirect!r}: its path must be {CALLBACK_PATH}")
     scopes = table.texts("scopes", _DEFAULT_SCOPES)
     if "openid" not in scopes:
-        raise table.wrong("scopes", 'a list with "openid"')
+        raise table.wrong("scopes", '"openid" is missing')
     secret_path = path.parent / Path(table.text("client_secret_file")).expanduser()
     try:
         secret = read_private(secret_path, SECRET_BYTES_MAX)[0].decode().strip()

@@ -131,12 +131,8 @@ def load_users(path: Path) -> dict[str, User]:
 
 def _parse(path: Path, content: bytes) -> dict[str, User]:
     top = parse(path, content)
-    unknown = sorted(set(top.values) - {"users"})
-    if unknown:
-        raise top.refuse(f"{unknown[0]!r} is not a known field; the only one is users")
-    tables = top.values.get("users", {})
-    if not isinstance(tables, dict):
-        raise top.refuse("users must be a table of tables, [users.NAME]")
+    tables = top.table("users").values
+    top.finish()
     if len(tables) > USERS_MAX:
         raise top.at("users", f"users has {len(tables):,} tables: {USERS_MAX:,} are allowed")
     return {name: _user(top, name, fields) for name, fields in tables.items()}

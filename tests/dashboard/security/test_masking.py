@@ -215,14 +215,14 @@ def test_wrong_paths_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
-        ({"fields": ["a"]}, "mask[0].topics is missing"),
+        ({"fields": ["a"]}, "mask[0].topics: is missing"),
         ({"topics": ["a"]}, "mask[0] hides nothing"),
-        ({"topics": ["a"], "field": ["a"]}, "mask[0].field is not a known field"),
-        ({"topics": "a", "keys": True}, "mask[0].topics = 'a': expected a list of texts"),
+        ({"topics": ["a"], "field": ["a"]}, "mask[0].field: unknown key; did you mean 'fields'?"),
+        ({"topics": "a", "keys": True}, "mask[0].topics: 'a' is not a list of texts"),
         ({"topics": ["a"], "fields": ["$a"]}, "mask[0].fields: '$a' is not a field"),
-        ({"topics": ["a"], "keys": "yes"}, "mask[0].keys = 'yes': expected true or false"),
-        ({"topics": ["a"], "keys": True, "with": ""}, "mask[0].with = ''"),
-        (3, "mask[0] must be a table"),
+        ({"topics": ["a"], "keys": "yes"}, "mask[0].keys: 'yes' is not allowed (allowed: true, false)"),
+        ({"topics": ["a"], "keys": True, "with": ""}, "mask[0].with: '' is not a text"),
+        (3, "mask[0]: 3 is not a table"),
     ],
 )
 def test_wrong_rules_are_refused_with_the_place(rule: Any, expected: str) -> None:

@@ -259,18 +259,18 @@ def test_attempts_are_limited(dashboard: Dashboard) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"issuer": None}, "oidc.issuer is missing"),
+        ({"issuer": None}, "oidc.issuer: is missing"),
         ({"issuer": "http://id.example.com"}, "use https"),
         ({"issuer": "https://user@id.example.com"}, "expected https://HOST/PATH"),
         ({"redirect_url": "https://dash.example.com/"}, "its path must be /oidc/callback"),
         ({"client_secret_file": "missing"}, "cannot be read"),
-        ({"client_secret": "x"}, "oidc.client_secret is not a known field"),
-        ({"scopes": ["profile"]}, 'a list with "openid"'),
-        ({"roles": {}}, "oidc.roles is missing"),
+        ({"client_secret": "x"}, "oidc.client_secret: unknown key; did you mean 'client_secret_file'?"),
+        ({"scopes": ["profile"]}, 'oidc.scopes: "openid" is missing'),
+        ({"roles": {}}, "oidc.roles: is missing"),
         ({"roles": {"a": "root"}}, "oidc.roles.a: 'root' is not a role"),
         ({"roles": {"a": 3}}, "oidc.roles.a: '3' is not a role"),
-        ({"patterns": {"root": {}}}, "oidc.patterns.root is not a known field"),
-        ({"patterns": {"viewer": {"topics": "a"}}}, "oidc.patterns.viewer.topics = 'a'"),
+        ({"patterns": {"root": {}}}, "oidc.patterns.root: unknown key (allowed: admin, operator, viewer)"),
+        ({"patterns": {"viewer": {"topics": "a"}}}, "oidc.patterns.viewer.topics: 'a' is not a list of texts"),
     ],
 )
 def test_a_wrong_configuration_is_refused(tmp_path: Path, changes: Any, expected: str) -> None:
