@@ -112,7 +112,7 @@ def test_consume_goes_on_without_the_registry(broker_cy: Cli, new_topic: NewTopi
     said = broker_cy("consume", topic, "-e", "--registry", f"http://127.0.0.1:{port}", code=1)
     assert said.out == "\0\0\0\0\1abc\n" * 5
     assert _said(said) == [
-        f"the registry does not answer: http://127.0.0.1:{port}: connection refused",
+        f"the registry does not answer: http://127.0.0.1:{port}: connection refused: no process listens there",
         "5 keys and values were not decoded",
     ]
     said = broker_cy("consume", topic, "-e", "--registry", "nowhere", code=2)

@@ -143,7 +143,7 @@ def test_records_are_shown_without_the_registry(broker: Target, topic: str) -> N
         rows = await desk.rows("records", lambda state: state["found"] == 1, **of(job))
         assert str(rows["0-0"]["value"]) == "00 00 00 00 01 ff"
         progress = await desk.state("reading", lambda state: len(state["parts"]) == 4, **of(job))
-        reason = f"http://127.0.0.1:{port}: connection refused"
+        reason = f"http://127.0.0.1:{port}: connection refused: no process listens there"
         assert progress["parts"][-1] == [f"shown as bytes, no answer of the schema registry: {reason}", "WARN"]
         one = await desk.state("record", topic=topic, partition="0", offset="0")
         assert one["value_note"] == f"the registry does not answer: {reason}"
