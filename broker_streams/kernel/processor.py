@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from broker_streams.records import Record, RecordMetadata
+from broker_streams.records import NO_HEADERS, Headers, Record, RecordMetadata
 
 Forward = Callable[[Record], None]
 
@@ -31,7 +31,16 @@ class Cancellable(Protocol):
 class TaskState:
     """The state of a task that its processors see. One object for each task."""
 
-    __slots__ = ("application_id", "dropped_records", "metadata", "stream_time_ms", "system_time_ms", "task_id")
+    __slots__ = (
+        "application_id",
+        "dropped_records",
+        "headers",
+        "metadata",
+        "stream_time_ms",
+        "system_time_ms",
+        "task_id",
+        "timestamp",
+    )
 
     def __init__(self, application_id: str, task_id: tuple[int, int]) -> None:
         self.application_id = application_id
@@ -41,6 +50,10 @@ class TaskState:
         self.system_time_ms = 0
         # None outside an input record: in a punctuation of the wall clock.
         self.metadata: RecordMetadata | None = None
+        # The timestamp and headers of the record that is passed on now: stores write them to changelogs and caches.
+        # They follow the input record, and a record that is forwarded with others, as long as its children run.
+        self.timestamp = -1
+        self.headers: Headers = NO_HEADERS
         # Records that processors skipped: null keys, expired windows (Kafka's metric dropped-records-total).
         self.dropped_records = 0
 

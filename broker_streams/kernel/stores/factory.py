@@ -1,0 +1,87 @@
+"""Opens the stores of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from broker_streams.kernel.processor import TaskState
+from broker_streams.kernel.stores.bound import Bound, Changed, TimestampedBound
+from broker_streams.kernel.stores.cache import Cache
+from broker_streams.kernel.stores.key_value import (
+    CachingKeyValue,
+    KeyValueBytes,
+    KeyValueStore,
+    LoggedKeyValue,
+    TimestampedKeyValueStore,
+)
+from broker_streams.kernel.stores.ordered import OrderedMap
+from broker_streams.plan.stores import Store, StoreKind
+from broker_streams.serdes import Serde
+
+
+def changelog_topic(store: Store, application_id: str) -> str:
+    """The topic that a store is restored from; its name is in schemas and texts of serdes too."""
+    return store.source_topic or f"{application_id}-{store.name}-changelog"
+
+
+class StoreOpener:
+    """Opens stores that share a task, defaults of serdes, and one cache."""
+
+    def __init__(
+        self, task: TaskState, changed: Changed, key_serde: Serde | None, value_serde: Serde | None, cache_bytes: int
+    ) -> None:
+        self.task = task
+        self.changed = changed
+        self.key_serde = key_serde
+        self.value_serde = value_serde
+        # Kafka caches nothing if the cache has no bytes, whatever the stores say.
+        self.cache = Cache(cache_bytes) if cache_bytes > 0 else None
+
+    def bound(self, store: Store, kind: type[Bound]) -> Bound:
+        """Raises ValueError: neither the store nor the application names a serde."""
+        key_serde = store.key_serde or self.key_serde
+        value_serde = store.value_serde or self.value_serde
+        if key_serde is None or value_serde is None:
+            raise ValueError(
+                f"store {store.name} has no serde of its {'keys' if key_serde is None else 'values'};"
+                " give it one, or set default.key.serde and default.value.serde"
+            )
+        topic = changelog_topic(store, self.task.application_id)
+        return kind(store.name, topic, key_serde, value_serde, self.task)
+
+    def key_value(self, store: Store) -> KeyValueStore:
+        timestamped = store.kind is StoreKind.TIMESTAMPED_KEY_VALUE
+        below = OrderedMap()
+        layers: KeyValueBytes = below
+        if store.logging:
+            layers = LoggedKeyValue(store.name, layers, self.task, self.changed, timestamped)
+        if store.caching and self.cache is not None:
+            layers = CachingKeyValue(layers, self.cache, self.task)
+        if timestamped:
+            return TimestampedKeyValueStore(self.bound(store, TimestampedBound), below, layers, True)
+        return KeyValueStore(self.bound(store, Bound), below, layers, False)
+
+    def open(self, store: Store) -> Any:
+        """Raises ValueError: a store of this kind lacks a setting."""
+        match store.kind:
+            case StoreKind.KEY_VALUE | StoreKind.TIMESTAMPED_KEY_VALUE:
+                return self.key_value(store)
+        raise ValueError(f"store {store.name} is of the kind {store.kind.value}, which cannot be opened")
+
+
+def open_stores(
+    stores: Iterable[Store],
+    task: TaskState,
+    changed: Changed,
+    key_serde: Serde | None = None,
+    value_serde: Serde | None = None,
+    cache_bytes: int = 0,
+) -> dict[str, Any]:
+    """The stores of a task by name, in the order of `stores`: a commit flushes them in this order.
+
+    `changed` takes each record for a changelog: store, key, value or None, timestamp, headers. `key_serde` and
+    `value_serde` are the application's defaults. `cache_bytes` bounds the cache of all stores together; 0: no caching.
+    """
+    opener = StoreOpener(task, changed, key_serde, value_serde, cache_bytes)
+    return {store.name: opener.open(store) for store in stores}

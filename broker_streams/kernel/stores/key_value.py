@@ -1,0 +1,249 @@
+"""Key-value stores: typed > caching > change logging > bytes.
+
+A row of a timestamped store is the value's timestamp and the value (bound.py); its changelog record is the value with
+that timestamp. A change of a cached row is passed to the listener when the row leaves the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from broker_streams.kernel.processor import TaskState
+from broker_streams.kernel.stores.bound import Bound, Changed, Listener, to_timestamped
+from broker_streams.kernel.stores.cache import Cache, Entry, StoreCache
+from broker_streams.kernel.stores.keys import next_prefix, unpack_long
+from broker_streams.kernel.stores.merge import merged
+from broker_streams.kernel.stores.ordered import OrderedMap
+from broker_streams.records import NO_HEADERS, Change, Headers, KeyValue, Record, ValueAndTimestamp
+from broker_streams.serdes import Serde
+
+Rows = Iterator[tuple[bytes, bytes]]
+
+
+class KeyValueBytes(Protocol):
+    """A key-value store of bytes. Below it are other layers, and OrderedMap in the end."""
+
+    def get(self, key: bytes, /) -> bytes | None: ...
+
+    def put(self, key: bytes, value: bytes | None, /) -> None: ...
+
+    def items(
+        self, low: bytes | None = None, high: bytes | None = None, with_high: bool = True, reverse: bool = False
+    ) -> Rows: ...
+
+    def __len__(self) -> int: ...
+
+
+class LoggedKeyValue:
+    """Writes each change to the changelog."""
+
+    __slots__ = ("_below", "_changed", "_name", "_task", "_timestamped", "get", "items")
+
+    def __init__(self, name: str, below: KeyValueBytes, task: TaskState, changed: Changed, timestamped: bool) -> None:
+        self._name = name
+        self._below = below
+        self._task = task
+        self._changed = changed
+        self._timestamped = timestamped
+        self.get = below.get
+        self.items = below.items
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self._below.put(key, value)
+        if value is not None and self._timestamped:
+            self._changed(self._name, key, value[8:], unpack_long(value)[0], NO_HEADERS)
+        else:
+            self._changed(self._name, key, value, self._task.timestamp, NO_HEADERS)
+
+    def __len__(self) -> int:
+        return len(self._below)
+
+
+def _compare(cached: bytes, stored: bytes) -> int:
+    return (cached > stored) - (cached < stored)
+
+
+def _same(key: bytes) -> bytes:
+    return key
+
+
+class CachingKeyValue:
+    """Keeps changes back. `listener` gets key, new value, old value, and the record of the change as Entry."""
+
+    __slots__ = ("_below", "_cache", "listener", "send_old_values")
+
+    def __init__(self, below: KeyValueBytes, cache: Cache, task: TaskState) -> None:
+        self._below = below
+        self._cache = StoreCache(cache, task, self._flush_entry)
+        self.listener: Any = None
+        self.send_old_values = False
+
+    def get(self, key: bytes) -> bytes | None:
+        entry = self._cache.get(key)
+        if entry is not None:
+            return entry[0]
+        value = self._below.get(key)
+        if value is not None:
+            self._cache.put_read(key, value)
+        return value
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self._cache.put(key, value)
+
+    def items(
+        self, low: bytes | None = None, high: bytes | None = None, with_high: bool = True, reverse: bool = False
+    ) -> Rows:
+        stored = self._below.items(low, high, with_high, reverse)
+        return merged(self._cache.items(low, high, with_high, reverse), stored, _compare, _same, reverse)
+
+    def _flush_entry(self, key: bytes, entry: Entry) -> None:
+        new = entry.value
+        listener = self.listener
+        if listener is None:
+            self._below.put(key, new)
+            return
+        old = self._below.get(key) if new is None or self.send_old_values else None
+        # A row that came and went between two commits leaves no trace.
+        if new is not None or old is not None:
+            self._below.put(key, new)
+            listener(key, new, old if self.send_old_values else None, entry)
+
+    def flush(self) -> None:
+        self._cache.flush()
+
+    def __len__(self) -> int:
+        return len(self._below)
+
+
+class KeyValueStore:
+    """What processors and users see of a key-value store."""
+
+    def __init__(self, bound: Bound, bytes_below: OrderedMap, layers: KeyValueBytes, timestamped: bool) -> None:
+        self.name = bound.store
+        self._bound = bound
+        self._bytes = bytes_below
+        self._layers = layers
+        self._timestamped = timestamped
+        self._key = bound.key
+        self._value_of = bound.value_of
+        self._get = layers.get
+        self._put = layers.put
+
+    def get(self, key: Any) -> Any:
+        """The value, or None."""
+        return self._value_of(self._get(self._key(key)))
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value of a key; None deletes the row."""
+        self._put(self._key(key), self._bound.value(value))
+
+    def put_if_absent(self, key: Any, value: Any) -> Any:
+        """Set the value of a key without one. Returns the previous value, or None."""
+        data = self._key(key)
+        previous = self._get(data)
+        if previous is None:
+            self._put(data, self._bound.value(value))
+        return self._value_of(previous)
+
+    def put_all(self, rows: Iterable[tuple[Any, Any]]) -> None:
+        for data, value in [(self._key(key), self._bound.value(value)) for key, value in rows]:
+            self._put(data, value)
+
+    def delete(self, key: Any) -> Any:
+        """Delete a row. Returns the previous value, or None."""
+        data = self._key(key)
+        previous = self._get(data)
+        self._put(data, None)
+        return self._value_of(previous)
+
+    def _rows(self, rows: Rows) -> Iterator[KeyValue]:
+        key_of, value_of = self._bound.key_of, self._value_of
+        return (KeyValue(key_of(key), value_of(value)) for key, value in rows)
+
+    def range(self, low: Any, high: Any) -> Iterator[KeyValue]:
+        """Rows from `low` to `high`, both included, in the order of their bytes; None: no bound."""
+        bound = self._bound.bound_key
+        return self._rows(self._layers.items(bound(low), bound(high)))
+
+    def reverse_range(self, low: Any, high: Any) -> Iterator[KeyValue]:
+        bound = self._bound.bound_key
+        return self._rows(self._layers.items(bound(low), bound(high), True, True))
+
+    def all(self) -> Iterator[KeyValue]:
+        return self._rows(self._layers.items())
+
+    def reverse_all(self) -> Iterator[KeyValue]:
+        return self._rows(self._layers.items(reverse=True))
+
+    def prefix_scan(self, prefix: Any, serde: Serde) -> Iterator[KeyValue]:
+        """Rows whose serialized key begins with the serialized prefix.
+
+        Raises ValueError: the prefix is None.
+        """
+        low = serde.serialize("", prefix)
+        if low is None:
+            raise ValueError(f"a prefix of store {self.name} is None")
+        return self._rows(self._layers.items(low, next_prefix(low), False))
+
+    def approximate_num_entries(self) -> int:
+        """Rows below the cache."""
+        return len(self._bytes)
+
+    def set_flush_listener(self, listener: Listener, send_old_values: bool) -> bool:
+        """Pass a Record of Change when a row leaves the cache. False: the store has no cache.
+
+        A change of a timestamped store has plain values, and the record has the timestamp of the new value.
+        """
+        layers = self._layers
+        if not isinstance(layers, CachingKeyValue):
+            return False
+        key_of, value_of = self._bound.key_of, self._value_of
+        timestamped = self._timestamped
+
+        def pass_on(key: bytes, new: bytes | None, old: bytes | None, entry: Entry) -> None:
+            value, previous = value_of(new), value_of(old)
+            timestamp = entry.timestamp
+            if timestamped:
+                if value is not None:
+                    value, timestamp = value
+                previous = previous and previous[0]
+            listener(Record(key_of(key), Change(value, previous), timestamp, entry.headers))
+
+        layers.listener = pass_on
+        layers.send_old_values = send_old_values
+        return True
+
+    def flush(self) -> None:
+        """Write the cached rows, and pass their changes on."""
+        if isinstance(self._layers, CachingKeyValue):
+            self._layers.flush()
+
+    def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers = NO_HEADERS) -> None:
+        """Take a record of the changelog."""
+        self._bytes.put(key, to_timestamped(value, timestamp) if self._timestamped else value)
+
+    def entries(self) -> Rows:
+        """The rows as bytes, without the cache."""
+        return self._bytes.items()
+
+
+class TimestampedKeyValueStore(KeyValueStore):
+    """A store whose values are ValueAndTimestamp."""
+
+    def get_with_binary(self, key: Any) -> tuple[ValueAndTimestamp | None, bytes | None]:
+        """The value, and its bytes for `put_if_different_values`."""
+        data = self._get(self._key(key))
+        return self._value_of(data), data
+
+    def put_if_different_values(self, key: Any, value: ValueAndTimestamp, old: bytes | None) -> bool:
+        """Put a value unless its bytes are those of `old` and it is not older (KIP-557). True: it was put."""
+        new = self._bound.value(value)
+        if new is None or old is None:
+            same = new is old
+        else:
+            same = new[8:] == old[8:] and unpack_long(new)[0] > unpack_long(old)[0]
+        if same:
+            return False
+        self._put(self._key(key), new)
+        return True
