@@ -48,7 +48,7 @@ class TaskState:
         # -1 before the first record, as in Kafka.
         self.stream_time_ms = -1
         self.system_time_ms = 0
-        # None outside an input record: in a punctuation of the wall clock.
+        # None outside an input record: in a punctuation.
         self.metadata: RecordMetadata | None = None
         # The timestamp and headers of the record that is passed on now: stores write them to changelogs and caches.
         # They follow the input record, and a record that is forwarded with others, as long as its children run.
@@ -77,7 +77,8 @@ class ProcessorContext:
         self._schedule = schedule
         self._request_commit = request_commit
         self._forwards = tuple(children.values())
-        # A call to it passes a record to all children.
+        # A call to it passes a record to all children. It is for records with the timestamp and the headers of the
+        # record that is processed; `forward` is for all others.
         self.forward_all: Forward = self._forwards[0] if len(self._forwards) == 1 else self._to_all
 
     def _to_all(self, record: Record) -> None:
@@ -85,14 +86,23 @@ class ProcessorContext:
             forward(record)
 
     def forward(self, record: Record, child: str | None = None) -> None:
-        """Raises LookupError: no child has this name."""
-        if child is None:
-            self.forward_all(record)
-            return
-        forward = self._children.get(child)
-        if forward is None:
-            raise LookupError(f"{self.node} has no child {child!r}; its children are {', '.join(self._children)}")
-        forward(record)
+        """Pass a record on. Stores below see its timestamp and headers. Raises LookupError: no child has this name."""
+        forward = self.forward_all if child is None else self.child(child)
+        task = self.task
+        timestamp, headers = task.timestamp, task.headers
+        task.timestamp, task.headers = record.timestamp, record.headers
+        try:
+            forward(record)
+        finally:
+            task.timestamp, task.headers = timestamp, headers
+
+    def child(self, name: str) -> Forward:
+        """The call that passes a record to one child, as `forward_all`. Raises LookupError: no child has this name."""
+        found = self._children.get(name)
+        if found is None:
+            children = ", ".join(self._children) or "none"
+            raise LookupError(f"{self.node} has no child {name!r}; its children are {children}")
+        return found
 
     def state_store(self, name: str) -> Any:
         """Raises LookupError: the store is not connected to this processor."""

@@ -1,1 +1,3 @@
 """The processors of all kinds of steps. An import of this package registers them."""
+
+from broker_streams.kernel.processors import stateless as stateless
