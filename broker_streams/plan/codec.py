@@ -28,7 +28,7 @@ _CLASSES: dict[str, type] = {
 
 
 class PlanError(ValueError):
-    """A text that is no plan, or one that this version cannot read. The message names the place."""
+    """The text is not a plan, or not one that this version can read. The message names the place."""
 
 
 def part_of_plans(made: type) -> type:
@@ -39,7 +39,7 @@ def part_of_plans(made: type) -> type:
 
 
 def to_json(topology: Topology) -> str:
-    """Raises TypeError: a field holds a value that is no data."""
+    """Return the text of a plan. Raises TypeError if a field holds a value that is not data."""
     return json.dumps({"format": FORMAT, "topology": _encoded(topology)}, indent=1, ensure_ascii=False)
 
 

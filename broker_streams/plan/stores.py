@@ -9,7 +9,7 @@ from typing import Any
 
 
 class StoreKind(enum.Enum):
-    """What a store keeps for a key. Its formats are those of Kafka Streams (kernel/stores)."""
+    """The value that a store keeps for a key. Its formats are those of Kafka Streams (kernel/stores)."""
 
     KEY_VALUE = "key-value"
     TIMESTAMPED_KEY_VALUE = "timestamped-key-value"

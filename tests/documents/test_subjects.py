@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 from tests.documents.lines import ROOT, documents
@@ -16,20 +17,7 @@ INDIRECT = re.compile(
     r"|\b(?:[Nn]obody|[Ss]omebody|[Ee]verybody)\b"
 )
 DOCSTRING = re.compile(rf'^ *r?"""{FIRST}', re.MULTILINE)
-PACKAGES = (
-    "admin_tui",
-    "bench",
-    "broker_cy",
-    "broker_mirror",
-    "broker_registry",
-    "dashboard",
-    "demo",
-    "deploy",
-    "loadgen",
-    "spark_analytics",
-    "tests",
-    "tools",
-)
+PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
 SOURCES = {".py", ".pyi", ".pyx", ".pxd"}
 
 
@@ -60,7 +48,7 @@ def test_docstrings_begin_with_their_subjects() -> None:
     assert DOCSTRING.search('\n    """Of a group: its name."""')
     assert not [
         f"{path.relative_to(ROOT)}: {found[0].strip()}"
-        for package in PACKAGES
+        for package in (*PACKAGES, "deploy", "tests", "tools")
         for path in (ROOT / package).rglob("*")
         if path.suffix in SOURCES and (found := DOCSTRING.search(path.read_text(encoding="utf-8")))
     ]

@@ -117,7 +117,7 @@ class CachingKeyValue:
 
 
 class KeyValueStore:
-    """What processors and users see of a key-value store."""
+    """A key-value store as processors and users see it."""
 
     def __init__(self, bound: Bound, bytes_below: OrderedMap, layers: KeyValueBytes, timestamped: bool) -> None:
         self.name = bound.store

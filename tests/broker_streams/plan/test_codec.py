@@ -1,4 +1,4 @@
-"""Plans as JSON: read back they are equal, and a text that is no plan is named."""
+"""Plans as JSON: read back they are equal, and an error names a text that is not a plan."""
 
 from __future__ import annotations
 
