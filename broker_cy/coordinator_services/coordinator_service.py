@@ -26,6 +26,7 @@ from broker_cy.coordinator_services.coordinator_runtime import (
     Service,
     ignore,
 )
+from broker_cy.coordinator_services.sweeper import Sweeper
 from broker_cy.core.classes import NamedTuple
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
@@ -79,48 +80,6 @@ class ServiceContext(NamedTuple):
     topic_settings: Callable[[str], Any]
     executor: Executor | None
     log_events: LogEvents
-
-
-class Sweeper(Generic[S]):
-    """Calls `work(runtime)` for every runtime each `interval_ms`, one runtime per turn of the loop, so that clients do
-    not wait for all of them.
-    """
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        interval_ms: int,
-        runtimes: Callable[[], list[S]],
-        work: Callable[[S], None],
-    ) -> None:
-        self._loop = loop
-        self._interval_s = interval_ms / 1000
-        self._runtimes = runtimes
-        self._work = work
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        """Start, unless it is already started."""
-        if self._timer is None:
-            self._wait()
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _wait(self) -> None:
-        self._timer = self._loop.call_later(self._interval_s, self._sweep, None)
-
-    def _sweep(self, left: list[S] | None) -> None:
-        if left is None:
-            left = self._runtimes()
-        if left:
-            runtime = left.pop()
-            # Before the work: an exception in it must not end the sweeps.
-            self._timer = self._loop.call_later(0, self._sweep, left)
-            self._work(runtime)
-        else:
-            self._wait()
 
 
 class CoordinatorService(Generic[S, M]):

@@ -1,7 +1,7 @@
 """Every metric of a broker, with its type, labels and meaning. docs/metrics.md is generated from this table.
 
 Names and units follow the Prometheus conventions (base units, `_total` for counters); the metrics of a process have the
-names of the Prometheus client libraries.
+names of the Prometheus client libraries. The file is long because it is one table.
 """
 
 from __future__ import annotations
