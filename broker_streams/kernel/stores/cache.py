@@ -156,6 +156,12 @@ class StoreCache:
             if entry is not None:
                 yield key, entry.value
 
+    def first_from(self, low: bytes) -> bytes | None:
+        return self._keys.first_from(low)
+
+    def last_below(self, high: bytes) -> bytes | None:
+        return self._keys.last_below(high)
+
     def clear(self) -> None:
         """Forget all rows, changed ones too."""
         self._cache.size_bytes -= sum(entry.size_bytes for entry in self._entries.values())

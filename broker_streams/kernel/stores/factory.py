@@ -16,6 +16,16 @@ from broker_streams.kernel.stores.key_value import (
     TimestampedKeyValueStore,
 )
 from broker_streams.kernel.stores.ordered import OrderedMap
+from broker_streams.kernel.stores.window import WindowStore
+from broker_streams.kernel.stores.window_cache import CachingWindows
+from broker_streams.kernel.stores.windows import (
+    LoggedWindows,
+    MemoryWindows,
+    SegmentedWindows,
+    TimeOrderedWindows,
+    WindowBytes,
+    WindowRoot,
+)
 from broker_streams.plan.stores import Store, StoreKind
 from broker_streams.serdes import Serde
 
@@ -62,11 +72,37 @@ class StoreOpener:
             return TimestampedKeyValueStore(self.bound(store, TimestampedBound), below, layers, True)
         return KeyValueStore(self.bound(store, Bound), below, layers, False)
 
+    def window(self, store: Store) -> WindowStore:
+        """Options: `time_ordered` (the store emits when windows close), `indexed` (and its windows slide)."""
+        if store.retention_ms is None or store.window_ms is None:
+            raise ValueError(f"window store {store.name} has no retention_ms or no window_ms; give it both")
+        timestamped = store.kind is StoreKind.TIMESTAMPED_WINDOW
+        # Kafka's stores in memory have no order of their own for windows that emit when they close.
+        by_time = store.persistent and bool(store.options.get("time_ordered"))
+        root: WindowRoot
+        if not store.persistent:
+            root = MemoryWindows(self.task, store.retention_ms, store.retain_duplicates)
+        elif by_time:
+            indexed = bool(store.options.get("indexed"))
+            root = TimeOrderedWindows(self.task, store.retention_ms, store.retain_duplicates, indexed)
+        else:
+            root = SegmentedWindows(self.task, store.retention_ms, store.retain_duplicates)
+        layers: WindowBytes = root
+        if store.logging:
+            layers = LoggedWindows(store.name, layers, self.task, self.changed, timestamped, store.retain_duplicates)
+        # A cache would keep one of the duplicates.
+        if store.caching and self.cache is not None and not store.retain_duplicates:
+            layers = CachingWindows(layers, self.cache, self.task, root.cache_interval_ms, by_time)
+        bound = self.bound(store, TimestampedBound if timestamped else Bound)
+        return WindowStore(bound, root, layers, store.window_ms, timestamped)
+
     def open(self, store: Store) -> Any:
         """Raises ValueError: a store of this kind lacks a setting."""
         match store.kind:
             case StoreKind.KEY_VALUE | StoreKind.TIMESTAMPED_KEY_VALUE:
                 return self.key_value(store)
+            case StoreKind.WINDOW | StoreKind.TIMESTAMPED_WINDOW:
+                return self.window(store)
         raise ValueError(f"store {store.name} is of the kind {store.kind.value}, which cannot be opened")
 
 

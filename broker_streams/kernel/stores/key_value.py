@@ -60,10 +60,6 @@ class LoggedKeyValue:
         return len(self._below)
 
 
-def _compare(cached: bytes, stored: bytes) -> int:
-    return (cached > stored) - (cached < stored)
-
-
 def _same(key: bytes) -> bytes:
     return key
 
@@ -95,7 +91,7 @@ class CachingKeyValue:
         self, low: bytes | None = None, high: bytes | None = None, with_high: bool = True, reverse: bool = False
     ) -> Rows:
         stored = self._below.items(low, high, with_high, reverse)
-        return merged(self._cache.items(low, high, with_high, reverse), stored, _compare, _same, reverse)
+        return merged(self._cache.items(low, high, with_high, reverse), stored, _same, reverse)
 
     def _flush_entry(self, key: bytes, entry: Entry) -> None:
         new = entry.value

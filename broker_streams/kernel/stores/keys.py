@@ -24,6 +24,7 @@ _INT: Final = struct.Struct(">i")
 _WINDOW: Final = struct.Struct(">qi")
 _SESSION: Final = struct.Struct(">qq")
 _JOIN_SIDE: Final = struct.Struct(">q?")
+pack_int: Final = _INT.pack
 pack_long: Final = _LONG.pack
 unpack_long: Final = _LONG.unpack_from
 _pack_window = _WINDOW.pack
@@ -109,7 +110,8 @@ def upper_bound(key: bytes, suffix: bytes) -> bytes:
     """The last key that may belong to keys up to `key` with suffixes up to `suffix`.
 
     Keys have different lengths: a longer key may sort before `key` plus its suffix. So only bytes of the key that are
-    not below the first byte of the suffix stand before the suffix, and the first byte always does.
+    not below the first byte of the suffix stand before the suffix, and the first byte always does. Kafka's bound
+    misses rows of `key` without its last bytes where these are zeros; so does this one.
     """
     first = suffix[0]
     if first == 0:

@@ -105,6 +105,28 @@ class OrderedKeys:
             keys.reverse()
         return keys
 
+    def first_from(self, low: bytes) -> bytes | None:
+        """The first key that is not below `low`."""
+        if self._new:
+            self._order()
+        at = bisect_left(self._lasts, low)
+        if at == len(self._lasts):
+            return None
+        chunk = self._chunks[at]
+        return chunk[bisect_left(chunk, low)]
+
+    def last_below(self, high: bytes) -> bytes | None:
+        """The last key below `high`."""
+        if self._new:
+            self._order()
+        at = bisect_left(self._lasts, high)
+        if at < len(self._lasts):
+            chunk = self._chunks[at]
+            index = bisect_left(chunk, high)
+            if index:
+                return chunk[index - 1]
+        return self._lasts[at - 1] if at else None
+
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.between())
 

@@ -1,0 +1,114 @@
+"""The cache of a window store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_streams.kernel.processor import TaskState
+from broker_streams.kernel.stores.cache import Cache, Entry, StoreCache
+from broker_streams.kernel.stores.keys import (
+    MAX_INT,
+    SEGMENT_BYTES,
+    divide,
+    highest_window_key,
+    lowest_window_key,
+    time_first_window_key,
+    time_first_window_parts,
+    window_key,
+    window_parts,
+)
+from broker_streams.kernel.stores.merge import merged
+from broker_streams.kernel.stores.segment_cache import CachedRow, Prefix, cached_rows
+from broker_streams.kernel.stores.segments import Rows
+from broker_streams.kernel.stores.windows import WindowBytes, time_bounds
+
+
+class CachingWindows:
+    """Keeps changes back. `listener` gets the row's key in the changelog, new value, old value, and its Entry.
+
+    `interval_ms` is the segment of the store below; `by_time` says that the rows of a segment are ordered by time.
+    """
+
+    def __init__(self, below: WindowBytes, cache: Cache, task: TaskState, interval_ms: int, by_time: bool) -> None:
+        self._below = below
+        self._cache = StoreCache(cache, task, self._flush_entry)
+        self._interval_ms = interval_ms
+        self._by_time = by_time
+        self._latest_ms = -1
+        self._prefix = Prefix(interval_ms).of
+        self._window_key = time_first_window_key if by_time else window_key
+        self.ordered_by_key = below.ordered_by_key
+        self.listener: Any = None
+        self.send_old_values = False
+
+    def fetch(self, key: bytes, start_ms: int) -> bytes | None:
+        entry = self._cache.get(self._prefix(start_ms) + self._window_key(key, start_ms))
+        return self._below.fetch(key, start_ms) if entry is None else entry[0]
+
+    def put(self, key: bytes, value: bytes | None, start_ms: int) -> None:
+        self._cache.put(self._prefix(start_ms) + self._window_key(key, start_ms), value)
+        if start_ms > self._latest_ms:
+            self._latest_ms = start_ms
+
+    def _place(self, data: bytes) -> Any:
+        """The order in which cached and stored rows are merged."""
+        key, start_ms, _ = window_parts(data)
+        return (start_ms, key) if self._by_time else (divide(start_ms, self._interval_ms), data)
+
+    def _place_by_key(self, data: bytes) -> Any:
+        return divide(window_parts(data)[1], self._interval_ms), data
+
+    def _cached(
+        self, low: bytes | None, high: bytes | None, from_ms: int, to_ms: int, reverse: bool, single: bool = False
+    ) -> list[CachedRow]:
+        """Cached rows in the order of the cache, under their keys in the changelog."""
+        first: bytes
+        last: bytes | None
+        if self._by_time:
+            first, last = time_bounds(max(0, from_ms), to_ms)
+        elif single and low is not None:
+            first, last = window_key(low, max(0, from_ms)), window_key(low, to_ms, MAX_INT)
+        else:
+            first = b"" if low is None else lowest_window_key(low)
+            last = None if high is None else highest_window_key(high, to_ms)
+        segments = divide(from_ms, self._interval_ms), divide(min(to_ms, self._latest_ms), self._interval_ms)
+        shown = []
+        for data, value in cached_rows(self._cache, *segments, first, last, reverse):
+            key, start_ms, _ = time_first_window_parts(data) if self._by_time else window_parts(data)
+            if from_ms <= start_ms <= to_ms and (low is None or low <= key) and (high is None or key <= high):
+                shown.append((window_key(key, start_ms) if self._by_time else data, value))
+        return shown
+
+    def rows_of(self, key: bytes, from_ms: int, to_ms: int, reverse: bool) -> Rows:
+        cached = self._cached(key, key, from_ms, to_ms, reverse, True)
+        return merged(iter(cached), self._below.rows_of(key, from_ms, to_ms, reverse), self._place, reverse)
+
+    def rows(self, low: bytes | None, high: bytes | None, from_ms: int, to_ms: int, reverse: bool) -> Rows:
+        cached = self._cached(low, high, from_ms, to_ms, reverse)
+        stored = self._below.rows(low, high, from_ms, to_ms, reverse)
+        if not self._by_time:
+            return merged(iter(cached), stored, self._place, reverse)
+        # The store below orders these rows by keys if it has an index, and by times if not.
+        place = self._place_by_key if self._below.ordered_by_key else self._place
+        cached.sort(key=lambda row: place(row[0]), reverse=reverse)
+        return merged(iter(cached), stored, place, reverse)
+
+    def rows_by_time(self, from_ms: int, to_ms: int, reverse: bool) -> Rows:
+        cached = self._cached(None, None, from_ms, to_ms, reverse)
+        return merged(iter(cached), self._below.rows_by_time(from_ms, to_ms, reverse), self._place, reverse)
+
+    def _flush_entry(self, cache_key: bytes, entry: Entry) -> None:
+        data = cache_key[SEGMENT_BYTES:]
+        key, start_ms, _ = time_first_window_parts(data) if self._by_time else window_parts(data)
+        new = entry.value
+        listener = self.listener
+        if listener is None:
+            self._below.put(key, new, start_ms)
+            return
+        old = self._below.fetch(key, start_ms) if new is None or self.send_old_values else None
+        if new is not None or old is not None:
+            self._below.put(key, new, start_ms)
+            listener(window_key(key, start_ms), new, old if self.send_old_values else None, entry)
+
+    def flush(self) -> None:
+        self._cache.flush()

@@ -1,0 +1,296 @@
+"""Window stores of bytes: segments in the order of keys or of times, and windows in memory.
+
+All of them give rows under their key in the changelog (keys.window_key). Their orders are Kafka's:
+- by keys (the default): segments, and keys within a segment;
+- by times (stores that emit when windows close): times, then keys; with an index, `rows` come in the order by keys;
+- in memory: times, then keys.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from typing import Protocol
+
+from broker_streams.kernel.processor import TaskState
+from broker_streams.kernel.stores.bound import Changed
+from broker_streams.kernel.stores.keys import (
+    MAX_INT,
+    MAX_LONG,
+    WINDOW_SUFFIX_BYTES,
+    divide,
+    highest_window_key,
+    lowest_window_key,
+    pack_int,
+    pack_long,
+    time_first_window_key,
+    unpack_long,
+    window_key,
+    window_parts,
+)
+from broker_streams.kernel.stores.ordered import OrderedMap
+from broker_streams.kernel.stores.segments import Rows, Segments, TimedMap, segment_interval
+from broker_streams.records import NO_HEADERS
+
+
+class WindowBytes(Protocol):
+    """A window store of bytes. Times are starts of windows in ms, both bounds included; a key of None: no bound.
+
+    `ordered_by_key` is the order of `rows`: by segments and keys, and not by times and keys.
+    """
+
+    ordered_by_key: bool
+
+    def put(self, key: bytes, value: bytes | None, start_ms: int) -> None: ...
+
+    def fetch(self, key: bytes, start_ms: int) -> bytes | None: ...
+
+    def rows_of(self, key: bytes, from_ms: int, to_ms: int, reverse: bool) -> Rows: ...
+
+    def rows(self, low: bytes | None, high: bytes | None, from_ms: int, to_ms: int, reverse: bool) -> Rows: ...
+
+    def rows_by_time(self, from_ms: int, to_ms: int, reverse: bool) -> Rows: ...
+
+
+class WindowRoot(WindowBytes, Protocol):
+    """The lowest layer. `cache_interval_ms` is the segment of rows in a cache above it."""
+
+    cache_interval_ms: int
+
+    def restore(self, key: bytes, value: bytes | None) -> None: ...
+
+
+def within(rows: Rows, low: bytes | None, high: bytes | None, from_ms: int, to_ms: int) -> Rows:
+    """Rows whose key and time lie in the bounds: keys of other lengths lie between the rows of a range."""
+    for row in rows:
+        data = row[0]
+        at = len(data) - WINDOW_SUFFIX_BYTES
+        if from_ms <= unpack_long(data, at)[0] <= to_ms:
+            key = data[:at]
+            if (low is None or low <= key) and (high is None or key <= high):
+                yield row
+
+
+def time_bounds(from_ms: int, to_ms: int) -> tuple[bytes, bytes]:
+    """The first time-first key of these times, and the end of them."""
+    return b"\x00" + pack_long(from_ms), b"\x00" + pack_long(to_ms + 1) if to_ms < MAX_LONG else b"\x01"
+
+
+class SegmentedWindows:
+    """Windows in segments, in the order of keys."""
+
+    def __init__(self, task: TaskState, retention_ms: int, duplicates: bool) -> None:
+        self._task = task
+        self._retention_ms = retention_ms
+        self._duplicates = duplicates
+        self._sequence = 0
+        self._stream_time_ms = -1
+        self.ordered_by_key = True
+        self.cache_interval_ms = segment_interval(retention_ms)
+        self._segments = Segments(retention_ms, self.cache_interval_ms, self._open_map)
+
+    def _open_map(self) -> OrderedMap:
+        return OrderedMap()
+
+    def _oldest_ms(self) -> int:
+        """The time of the oldest row that is shown; segments may hold older ones."""
+        return self._stream_time_ms - self._retention_ms + 1
+
+    def put(self, key: bytes, value: bytes | None, start_ms: int) -> None:
+        """A late row is counted and dropped; None deletes a row, and does nothing where rows have duplicates."""
+        if self._duplicates:
+            if value is None:
+                return
+            self._sequence = (self._sequence + 1) & MAX_INT
+        if not self._put(window_key(key, start_ms, self._sequence), value, start_ms):
+            self._task.dropped_records += 1
+
+    def _put(self, data: bytes, value: bytes | None, start_ms: int) -> bool:
+        if start_ms > self._stream_time_ms:
+            self._stream_time_ms = start_ms
+        rows = self._segments.live(divide(start_ms, self.cache_interval_ms), self._stream_time_ms)
+        if rows is None:
+            return False
+        rows.put(data, value)
+        return True
+
+    def restore(self, key: bytes, value: bytes | None) -> None:
+        self._put(key, value, window_parts(key)[1])
+
+    def fetch(self, key: bytes, start_ms: int) -> bytes | None:
+        if start_ms < self._oldest_ms():
+            return None
+        rows = self._segments.of_time(start_ms)
+        return None if rows is None else rows.get(window_key(key, start_ms, self._sequence))
+
+    def rows_of(self, key: bytes, from_ms: int, to_ms: int, reverse: bool) -> Rows:
+        from_ms = max(from_ms, self._oldest_ms())
+        if to_ms < from_ms:
+            return iter(())
+        low, high = window_key(key, max(0, from_ms)), window_key(key, to_ms, MAX_INT)
+        return within(self._in_segments(low, high, from_ms, to_ms, reverse), key, key, from_ms, to_ms)
+
+    def rows(self, low: bytes | None, high: bytes | None, from_ms: int, to_ms: int, reverse: bool) -> Rows:
+        from_ms = max(from_ms, self._oldest_ms())
+        if to_ms < from_ms:
+            return iter(())
+        first = None if low is None else lowest_window_key(low)
+        last = None if high is None else highest_window_key(high, to_ms)
+        return within(self._in_segments(first, last, from_ms, to_ms, reverse), low, high, from_ms, to_ms)
+
+    def _in_segments(self, low: bytes | None, high: bytes | None, from_ms: int, to_ms: int, reverse: bool) -> Rows:
+        for rows in self._segments.between(from_ms, to_ms, reverse):
+            yield from rows.items(low, high, True, reverse)
+
+    def rows_by_time(self, from_ms: int, to_ms: int, reverse: bool) -> Rows:
+        return self.rows(None, None, from_ms, to_ms, reverse)
+
+
+def _time_key(data: bytes) -> bytes:
+    key, start_ms, sequence = window_parts(data)
+    return time_first_window_key(key, start_ms, sequence)
+
+
+class TimeOrderedWindows(SegmentedWindows):
+    """Windows in segments, in the order of times. Such a store shows rows of one ms more than others do."""
+
+    def __init__(self, task: TaskState, retention_ms: int, duplicates: bool, indexed: bool) -> None:
+        super().__init__(task, retention_ms, duplicates)
+        self.ordered_by_key = indexed
+
+    def _open_map(self) -> OrderedMap:
+        return TimedMap(_time_key)
+
+    def _oldest_ms(self) -> int:
+        return self._stream_time_ms - self._retention_ms
+
+    def rows(self, low: bytes | None, high: bytes | None, from_ms: int, to_ms: int, reverse: bool) -> Rows:
+        if self.ordered_by_key:
+            return super().rows(low, high, from_ms, to_ms, reverse)
+        return within(self.rows_by_time(from_ms, to_ms, reverse), low, high, from_ms, to_ms)
+
+    def rows_by_time(self, from_ms: int, to_ms: int, reverse: bool) -> Rows:
+        from_ms = max(from_ms, self._oldest_ms(), 0)
+        if to_ms < from_ms:
+            return
+        low, high = time_bounds(from_ms, to_ms)
+        for rows in self._segments.between(from_ms, to_ms, reverse):
+            assert isinstance(rows, TimedMap)
+            yield from rows.items_by_time(low, high, reverse)
+
+
+class MemoryWindows:
+    """Windows by times; a time is forgotten when it is over (InMemoryWindowStore).
+
+    A key in the map of a time is the key, with a sequence number where rows have duplicates.
+    """
+
+    def __init__(self, task: TaskState, retention_ms: int, duplicates: bool) -> None:
+        self._task = task
+        self._retention_ms = retention_ms
+        self._duplicates = duplicates
+        self._sequence = 0
+        self._stream_time_ms = -1
+        self.ordered_by_key = False
+        self.cache_interval_ms = 1
+        self._times: list[int] = []
+        self._maps: dict[int, OrderedMap] = {}
+
+    def _expire(self) -> None:
+        oldest_ms = self._stream_time_ms - self._retention_ms + 1
+        times = self._times
+        if times and times[0] < oldest_ms:
+            over = bisect_left(times, oldest_ms)
+            for time in times[:over]:
+                del self._maps[time]
+            del times[:over]
+
+    def put(self, key: bytes, value: bytes | None, start_ms: int) -> None:
+        self._expire()
+        if start_ms > self._stream_time_ms:
+            self._stream_time_ms = start_ms
+        if start_ms <= self._stream_time_ms - self._retention_ms:
+            self._task.dropped_records += 1
+            return
+        rows = self._maps.get(start_ms)
+        if value is None:
+            if rows is not None and not self._duplicates:
+                rows.put(key, None)
+                if not rows:
+                    del self._maps[start_ms]
+                    del self._times[bisect_left(self._times, start_ms)]
+            return
+        if rows is None:
+            rows = self._maps[start_ms] = OrderedMap()
+            insort(self._times, start_ms)
+        if self._duplicates:
+            self._sequence = (self._sequence + 1) & MAX_INT
+            key += pack_int(self._sequence)
+        rows.put(key, value)
+
+    def restore(self, key: bytes, value: bytes | None) -> None:
+        data, start_ms, _ = window_parts(key)
+        self.put(data, value, start_ms)
+
+    def fetch(self, key: bytes, start_ms: int) -> bytes | None:
+        """None where rows have duplicates, as in Kafka."""
+        if start_ms <= self._stream_time_ms - self._retention_ms:
+            return None
+        rows = self._maps.get(start_ms)
+        return None if rows is None else rows.get(key)
+
+    def rows_of(self, key: bytes, from_ms: int, to_ms: int, reverse: bool) -> Rows:
+        return self.rows(key, key, from_ms, to_ms, reverse)
+
+    def rows(self, low: bytes | None, high: bytes | None, from_ms: int, to_ms: int, reverse: bool) -> Rows:
+        from_ms = max(from_ms, self._stream_time_ms - self._retention_ms + 1)
+        times = self._times[bisect_left(self._times, from_ms) : bisect_right(self._times, to_ms)]
+        if reverse:
+            times.reverse()
+        if self._duplicates:
+            rows = self._rows(times, low, None if high is None else high + pack_int(MAX_INT), reverse)
+            return within(rows, low, high, from_ms, to_ms)
+        return self._rows(times, low, high, reverse)
+
+    def _rows(self, times: list[int], low: bytes | None, high: bytes | None, reverse: bool) -> Rows:
+        for time in times:
+            rows = self._maps.get(time)
+            # A time may have expired since the iteration began.
+            if rows is not None:
+                for key, value in rows.items(low, high, True, reverse):
+                    if self._duplicates:
+                        yield key[:-4] + pack_long(time) + key[-4:], value
+                    else:
+                        yield window_key(key, time), value
+
+    def rows_by_time(self, from_ms: int, to_ms: int, reverse: bool) -> Rows:
+        return self.rows(None, None, from_ms, to_ms, reverse)
+
+
+class LoggedWindows:
+    """Writes each change to the changelog."""
+
+    def __init__(
+        self, name: str, below: WindowBytes, task: TaskState, changed: Changed, timestamped: bool, duplicates: bool
+    ) -> None:
+        self._name = name
+        self._below = below
+        self._task = task
+        self._changed = changed
+        self._timestamped = timestamped
+        self._duplicates = duplicates
+        self._sequence = 0
+        self.ordered_by_key = below.ordered_by_key
+        self.fetch = below.fetch
+        self.rows_of = below.rows_of
+        self.rows = below.rows
+        self.rows_by_time = below.rows_by_time
+
+    def put(self, key: bytes, value: bytes | None, start_ms: int) -> None:
+        self._below.put(key, value, start_ms)
+        if self._duplicates:
+            self._sequence = (self._sequence + 1) & MAX_INT
+        data = window_key(key, start_ms, self._sequence)
+        if value is not None and self._timestamped:
+            self._changed(self._name, data, value[8:], unpack_long(value)[0], NO_HEADERS)
+        else:
+            self._changed(self._name, data, value, self._task.timestamp, NO_HEADERS)
