@@ -1,18 +1,29 @@
-"""MirrorMaker 2 4.3.1 itself: it is replaced without copying a record again, and its client reads our checkpoints."""
+"""MirrorMaker 2 4.3.1 itself: it is replaced without copying a record again, copies the same beside ours, and its
+client reads our checkpoints.
+"""
 
 from __future__ import annotations
 
+import re
 import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from bench.launch.mirrors import class_path
 from broker_cy.admin import AdminClient
+from broker_cy.admin.configs import ConfigResource, ResourceType
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation
+from broker_cy.admin.reader import Reader
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.mirror_status import FlowStatus
 from broker_cy.launch.processes import Child
+from broker_cy.wire.compression import Codec
+from broker_cy.wire.records import Record
 from tests.broker_mirror.conftest import Clusters
 from tests.broker_mirror.mirror_process import running_mirror
 from tests.broker_mirror.oracle import mirror_maker
@@ -52,6 +63,19 @@ def has_all(flow: FlowStatus) -> bool:
     return any(each.topic == "moved" and each.source_position == 150 for each in flow.partitions)
 
 
+@contextmanager
+def mirror_maker_process(properties: dict[str, str], directory: Path) -> Iterator[Child]:
+    """MirrorMaker 2 with a file, until the end of the block; it may be stopped before."""
+    file = directory / "mm2.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    program = "org.apache.kafka.connect.mirror.MirrorMaker"
+    child = Child(["java", "-XX:TieredStopAtLevel=1", "-cp", class_path(), program, str(file)], directory, "mm2")
+    try:
+        yield child
+    finally:
+        child.kill()
+
+
 def test_mirror_maker_is_replaced(clusters: Clusters, tmp_path: Path) -> None:
     """If this fails, a move from MirrorMaker 2 copies all records a second time."""
     properties = {**distribution(clusters), "offset.flush.interval.ms": "1000", "refresh.topics.interval.seconds": "1"}
@@ -61,11 +85,7 @@ def test_mirror_maker_is_replaced(clusters: Clusters, tmp_path: Path) -> None:
         await send(a, "moved", range(100))
 
     both(clusters, begin)
-    file = tmp_path / "mm2.properties"
-    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    program = "org.apache.kafka.connect.mirror.MirrorMaker"
-    theirs = Child(["java", "-XX:TieredStopAtLevel=1", "-cp", class_path(), program, str(file)], tmp_path, "mm2")
-    try:
+    with mirror_maker_process(properties, tmp_path) as theirs:
 
         async def copied(a: AdminClient, b: AdminClient) -> bool:
             names = await b.topics.names()
@@ -82,8 +102,6 @@ def test_mirror_maker_is_replaced(clusters: Clusters, tmp_path: Path) -> None:
         until(moved, "MirrorMaker 2 to copy the records, and to store its offsets", START_S)
         theirs.send_signal(signal.SIGTERM)
         theirs.wait(120.0)
-    finally:
-        theirs.kill()
 
     async def more(a: AdminClient, b: AdminClient) -> None:
         await send(a, "moved", range(100, 150))
@@ -96,6 +114,125 @@ def test_mirror_maker_is_replaced(clusters: Clusters, tmp_path: Path) -> None:
         assert await read(b, "A.moved") == values(range(150))
 
     both(clusters, check)
+
+
+async def records_of(client: AdminClient, topic: str, partition: int, offset: int = 0) -> list[tuple[object, ...]]:
+    """The committed records of a partition from an offset on: timestamp, key, value, headers."""
+    key = TopicPartition(topic, partition)
+    ends = (await client.offsets.latest([key], isolation=Isolation.READ_COMMITTED)).whole()
+    found: list[tuple[object, ...]] = []
+    async with Reader(client.caller, {key: offset}, ends=ends, isolation=Isolation.READ_COMMITTED) as reader:
+        async for chunk in reader:
+            found += [(each.timestamp, each.key, each.value, list(each.headers)) for each in chunk.records]
+    return found
+
+
+async def settings_of(client: AdminClient, topic: str) -> dict[str, str | None]:
+    """The settings that the topic has of its own."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    entries = (await client.configs.describe([resource])).whole()[resource]
+    return {each.name: each.value for each in entries if each.source.name == "DYNAMIC_TOPIC_CONFIG"}
+
+
+async def fill(a: AdminClient, first: int) -> None:
+    """Records with and without keys, values and headers, also in transactions; every second transaction is aborted."""
+    now_ms = int(time.time() * 1000)
+    for step, codec in enumerate(Codec):
+        records = [
+            Record(
+                timestamp=now_ms + each,
+                key=b"k%d" % each if each % 3 else None,
+                value=b"%d-%d" % (first + step, each) if each % 5 else None,
+                headers=[("h", b"%d" % each), ("none", None)] if each % 2 else [],
+            )
+            for each in range(40)
+        ]
+        producer = a.transactional_producer(f"beside-{step}", codec=codec)
+        await producer.begin()
+        await producer.send("beside", records, partition=step % 2)
+        await (producer.abort() if step % 2 else producer.commit())
+        await a.records.producer(codec=codec).send("beside", records[:25], partition=1 - step % 2)
+
+
+def test_both_copy_a_topic_beside_each_other(clusters: Clusters, tmp_path: Path) -> None:
+    """Both run at the same time, from the same topic into the same cluster, under aliases of their own. If this fails,
+    the target has other records, settings or partitions than with MirrorMaker 2, or a group continues later there.
+    """
+    mine = TopicPartition("beside", 0), TopicPartition("beside", 1)
+    common = {
+        "topics": "beside",
+        "groups": "beside",
+        "emit.heartbeats.enabled": "false",
+        "refresh.topics.interval.seconds": "1",
+        "refresh.groups.interval.seconds": "1",
+        "emit.checkpoints.interval.seconds": "1",
+        "sync.group.offsets.enabled": "true",
+        "sync.group.offsets.interval.seconds": "1",
+    }
+    theirs = {
+        name: text for name, text in distribution(clusters).items() if not name.startswith(("B->A", "A->B.topics"))
+    }
+    aliases = {"A": "X", "B": "Y"}
+    ours = {
+        re.sub(r"\b[AB]\b", lambda found: aliases[found[0]], name): text
+        for name, text in theirs.items()
+        if name != "clusters"
+    }
+
+    # By default, it copies the records of aborted transactions.
+    theirs["A.consumer.isolation.level"] = "read_committed"
+
+    async def begin(a: AdminClient, b: AdminClient) -> None:
+        (await a.topics.create([NewTopic("beside", 2, 1, {"max.message.bytes": "500000"})])).whole()
+        await fill(a, 0)
+
+    async def commit(a: AdminClient, b: AdminClient) -> None:
+        await fill(a, 10)
+        (await a.group_offsets.alter("beside", {mine[0]: 70, mine[1]: 35})).whole()
+
+    async def has_both(a: AdminClient, b: AdminClient) -> bool:
+        if not {"A.beside", "X.beside"} <= set(await b.topics.names()):
+            return False
+        for part in mine:
+            wanted = await records_of(a, *part)
+            for alias in ("A", "X"):
+                if await records_of(b, f"{alias}.beside", part.partition) != wanted:
+                    return False
+        return True
+
+    async def has_offsets(a: AdminClient, b: AdminClient) -> bool:
+        found = (await b.group_offsets.fetch(["beside"])).whole()["beside"]
+        return {key.topic for key in found} == {"A.beside", "X.beside"} and len(found) == 4
+
+    async def check(a: AdminClient, b: AdminClient) -> None:
+        assert await settings_of(b, "X.beside") == await settings_of(b, "A.beside") == await settings_of(a, "beside")
+        found = (await b.group_offsets.fetch(["beside"])).whole()["beside"]
+        source = (await a.group_offsets.fetch(["beside"])).whole()["beside"]
+        for part in mine:
+            wanted = await records_of(a, *part, source[part].offset)
+            rest = {}
+            for alias in ("A", "X"):
+                key = TopicPartition(f"{alias}.beside", part.partition)
+                rest[alias] = await records_of(b, *key, found[key].offset)
+            assert rest["X"] == wanted
+            assert rest["A"][len(rest["A"]) - len(wanted) :] == wanted, "MirrorMaker 2 reads some of them again"
+
+    both(clusters, begin)
+    with (
+        mirror_maker_process(common | theirs, tmp_path) as process,
+        running_mirror(common | {"clusters": "X, Y"} | ours, tmp_path, "ours") as mirror,
+    ):
+
+        def holds(condition: Callable[[AdminClient, AdminClient], Awaitable[bool]]) -> bool:
+            assert process.returncode is None, process.tail()
+            return both(clusters, condition)
+
+        until(lambda: holds(has_both), "both copies of the first records", START_S)
+        both(clusters, commit)
+        until(lambda: holds(has_both), "both copies of the further records", START_S)
+        until(lambda: holds(has_offsets), "the offsets of the group in both copies", START_S)
+        both(clusters, check)
+        assert mirror.flow("X->Y").problems == {}
 
 
 def test_its_client_reads_our_records(clusters: Clusters, tmp_path: Path) -> None:
