@@ -46,7 +46,7 @@ from tests.sim.world.clients.unclean import UncleanAdmin
 from tests.sim.world.clients.voters import VotersOperator
 from tests.sim.world.clients.warden import Warden
 from tests.sim.world.clock import EPOCH_MS, MachineClock, WorldTime
-from tests.sim.world.cluster import CLUSTER, TARGET, Cluster, Site, settings_of
+from tests.sim.world.cluster import CLUSTER, TARGET, Cluster, Lagging, Site, settings_of
 from tests.sim.world.copies import Copies
 from tests.sim.world.draws import ENTRIES_MAX, Draws, Trace
 from tests.sim.world.fenced import Fenced
@@ -176,7 +176,9 @@ class World:
             for host, drift in zip(plan.copiers, plan.drifts_ppm, strict=False)
         }
         # Written data that was not synced is never lost.
-        self.keeps_unsynced = plan.is_synced or not any(each.kind.startswith("lose_power") for each in plan.faults)
+        self.keeps_unsynced = plan.is_synced or not any(
+            each.kind.startswith("lose_power") for each in (*plan.faults, *plan.later)
+        )
         # A record may be on one broker alone.
         self.keeps_single = self.keeps_unsynced and not any(each.kind == REPLACE_DISK for each in plan.faults)
         self.clients = SimLoop(
@@ -304,10 +306,9 @@ class World:
         self._wait(READING_S, "to read everything", lambda: [client for client in last if not client.is_done])
         compacted = {spot.place for client in last for spot in client.spots if spot.topic[0] == "c"}
         if self.plan.is_cluster:
+            # Processes that copy, and leaders of mirrors, still write.
+            self._wait(IN_SYNC_S, "to be in sync", self._out_of_sync)
             for cluster in self.clusters.values():
-                if self.copies is not None:
-                    # Its processes still write.
-                    self._wait(IN_SYNC_S, "to be in sync", cluster.out_of_sync)
                 cluster.compare_logs()
         if self.mirrors is not None:
             # Transactions that nothing ended have timed out in the meantime.
@@ -342,8 +343,11 @@ class World:
         self.over = True
         self._wait(ENDING_S, "to end", lambda: [client for client in self.all_clients if not client.is_done])
         if self.plan.is_cluster:
-            for cluster in self.clusters.values():
-                self._wait(IN_SYNC_S, "to be in sync", cluster.out_of_sync)
+            self._wait(IN_SYNC_S, "to be in sync", self._out_of_sync)
+
+    def _out_of_sync(self) -> list[Lagging]:
+        """See Cluster.out_of_sync."""
+        return [each for cluster in self.clusters.values() for each in cluster.out_of_sync()]
 
     def _reverse(self, mirrors: Mirrors) -> None:
         """The first cluster mirrors what was promoted, under faults."""
@@ -353,7 +357,8 @@ class World:
             self._add(client)
         self._disturb(self.plan.later, REVERSAL_US)
         self._end_clients()
-        self._wait(MIRRORED_S, "to be mirrored", mirrors.behind)
+        # A follower may still fetch what its leader has from the other cluster.
+        self._wait(MIRRORED_S, "to be mirrored", lambda: [*mirrors.behind(), *self._out_of_sync()])
         for cluster in self.clusters.values():
             cluster.compare_logs()
         mirrors.check_end()
