@@ -16,6 +16,16 @@ from broker_streams.kernel.stores.key_value import (
     TimestampedKeyValueStore,
 )
 from broker_streams.kernel.stores.ordered import OrderedMap
+from broker_streams.kernel.stores.session import SessionStore
+from broker_streams.kernel.stores.sessions import (
+    CachingSessions,
+    LoggedSessions,
+    MemorySessions,
+    SegmentedSessions,
+    SessionBytes,
+    SessionRoot,
+    TimeOrderedSessions,
+)
 from broker_streams.kernel.stores.window import WindowStore
 from broker_streams.kernel.stores.window_cache import CachingWindows
 from broker_streams.kernel.stores.windows import (
@@ -96,6 +106,24 @@ class StoreOpener:
         bound = self.bound(store, TimestampedBound if timestamped else Bound)
         return WindowStore(bound, root, layers, store.window_ms, timestamped)
 
+    def session(self, store: Store) -> SessionStore:
+        """Option: `time_ordered` (the store emits when windows close)."""
+        if store.retention_ms is None:
+            raise ValueError(f"session store {store.name} has no retention_ms; give it one")
+        by_time = bool(store.options.get("time_ordered"))
+        root: SessionRoot
+        if not store.persistent:
+            root = MemorySessions(self.task, store.retention_ms)
+        else:
+            root = (TimeOrderedSessions if by_time else SegmentedSessions)(self.task, store.retention_ms)
+        layers: SessionBytes = root
+        if store.logging:
+            layers = LoggedSessions(store.name, layers, self.task, self.changed)
+        # Sessions that are emitted when they close are read below the cache, so Kafka gives them none.
+        if store.caching and self.cache is not None and not by_time:
+            layers = CachingSessions(layers, self.cache, self.task, root.cache_interval_ms)
+        return SessionStore(self.bound(store, Bound), root, layers)
+
     def open(self, store: Store) -> Any:
         """Raises ValueError: a store of this kind lacks a setting."""
         match store.kind:
@@ -103,6 +131,8 @@ class StoreOpener:
                 return self.key_value(store)
             case StoreKind.WINDOW | StoreKind.TIMESTAMPED_WINDOW:
                 return self.window(store)
+            case StoreKind.SESSION:
+                return self.session(store)
         raise ValueError(f"store {store.name} is of the kind {store.kind.value}, which cannot be opened")
 
 
