@@ -8,6 +8,7 @@ import json
 import subprocess
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,16 @@ _SHOWN_BYTES = 3000
 
 
 class JavaOracle:
-    """Use it as a context. `class_path` has the jars and directories of the program."""
+    """Use it as a context. `class_path` has the jars and directories of the program, `others` the further files of its
+    source, `options` are of the JVM.
+    """
 
-    def __init__(self, source: Path, class_path: str) -> None:
-        directory = java_programs.classes(source, class_path)
+    def __init__(self, source: Path, class_path: str, others: Sequence[Path] = (), options: Sequence[str] = ()) -> None:
+        directory = java_programs.classes(source, class_path, others)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in __exit__)
         self._process = subprocess.Popen(
             # A deep stack, so that Java's recursion does not end before ours.
-            ["java", "-XX:TieredStopAtLevel=1", "-Xss16m", "-cp", f"{directory}:{class_path}", source.stem],
+            ["java", "-XX:TieredStopAtLevel=1", "-Xss16m", *options, "-cp", f"{directory}:{class_path}", source.stem],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
