@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from broker_streams.kernel.processor import TaskState
@@ -16,6 +17,7 @@ from broker_streams.kernel.stores.key_value import (
     TimestampedKeyValueStore,
 )
 from broker_streams.kernel.stores.ordered import OrderedMap
+from broker_streams.kernel.stores.outer_join import OuterJoinStore
 from broker_streams.kernel.stores.session import SessionStore
 from broker_streams.kernel.stores.sessions import (
     CachingSessions,
@@ -124,6 +126,14 @@ class StoreOpener:
             layers = CachingSessions(layers, self.cache, self.task, root.cache_interval_ms)
         return SessionStore(self.bound(store, Bound), root, layers)
 
+    def outer_join(self, store: Store) -> OuterJoinStore:
+        """Options: `left_serde` and `right_serde` of the values."""
+        left, right = (
+            self.bound(replace(store, value_serde=store.options.get(side) or store.value_serde), Bound)
+            for side in ("left_serde", "right_serde")
+        )
+        return OuterJoinStore(left, right, self.task, self.changed if store.logging else None)
+
     def open(self, store: Store) -> Any:
         """Raises ValueError: a store of this kind lacks a setting."""
         match store.kind:
@@ -133,6 +143,8 @@ class StoreOpener:
                 return self.window(store)
             case StoreKind.SESSION:
                 return self.session(store)
+            case StoreKind.JOIN_OUTER:
+                return self.outer_join(store)
         raise ValueError(f"store {store.name} is of the kind {store.kind.value}, which cannot be opened")
 
 
