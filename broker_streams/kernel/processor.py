@@ -34,6 +34,7 @@ class TaskState:
     __slots__ = (
         "application_id",
         "dropped_records",
+        "emit_interval_ms",
         "headers",
         "metadata",
         "stream_time_ms",
@@ -56,6 +57,8 @@ class TaskState:
         self.headers: Headers = NO_HEADERS
         # Records that processors skipped: null keys, expired windows (Kafka's metric dropped-records-total).
         self.dropped_records = 0
+        # Results that became final are looked for at most once in this time of the host's clock; 0: at each record.
+        self.emit_interval_ms = 0
 
 
 class ProcessorContext:
@@ -67,7 +70,7 @@ class ProcessorContext:
         task: TaskState,
         children: Mapping[str, Forward],
         stores: Mapping[str, Any],
-        schedule: Callable[[int, PunctuationType, Callable[[int], None]], Cancellable],
+        schedule: Callable[[int, PunctuationType, Callable[[int], None], int | None], Cancellable],
         request_commit: Callable[[], None],
     ) -> None:
         self.node = node
@@ -122,11 +125,23 @@ class ProcessorContext:
     def current_system_time_ms(self) -> int:
         return self.task.system_time_ms
 
-    def schedule(self, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]) -> Cancellable:
-        """Call `callback` with the time at each interval. Raises ValueError: an interval below 1 ms."""
+    def schedule(
+        self,
+        interval_ms: int,
+        kind: PunctuationType,
+        callback: Callable[[int], None],
+        start_ms: int | None = None,
+    ) -> Cancellable:
+        """Call `callback` with the time at each interval, from `start_ms` on (KIP-1146).
+
+        Without a start, the stream time calls at multiples of the interval and the clock one interval from now on.
+        Raises ValueError: an interval below 1 ms, a start below 0.
+        """
         if interval_ms < 1:
             raise ValueError(f"the interval of a punctuation is {interval_ms} ms; at least 1 is allowed")
-        return self._schedule(interval_ms, kind, callback)
+        if start_ms is not None and start_ms < 0:
+            raise ValueError(f"the start of a punctuation is {start_ms} ms; at least 0 is allowed")
+        return self._schedule(interval_ms, kind, callback, start_ms)
 
     def commit(self) -> None:
         """Ask the host to commit soon."""

@@ -19,11 +19,13 @@ from typing import Any, Final
 from broker_streams.plan.functions import Function
 from broker_streams.plan.steps import Step
 from broker_streams.plan.stores import Store, StoreKind
+from broker_streams.plan.timestamps import TimestampExtractor
 from broker_streams.plan.topology import InternalTopic, ProcessorNode, Sink, Source, Topology
 
 FORMAT: Final = 1
 _CLASSES: dict[str, type] = {
-    each.__name__: each for each in (Topology, Source, ProcessorNode, Sink, Store, InternalTopic, StoreKind)
+    each.__name__: each
+    for each in (Topology, Source, ProcessorNode, Sink, Store, InternalTopic, StoreKind, TimestampExtractor)
 }
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from broker_streams.plan.functions import Function
 from broker_streams.plan.steps import Step
 from broker_streams.plan.stores import Store
+from broker_streams.plan.timestamps import TimestampExtractor
 
 
 class TopologyError(ValueError):
@@ -32,7 +33,7 @@ class Source:
     pattern: str | None = None
     key_serde: Any = None
     value_serde: Any = None
-    timestamp_extractor: Function | None = None
+    timestamp_extractor: Function | TimestampExtractor | None = None
     # earliest, latest, none, or by_duration:PT1H; None: the application's auto.offset.reset.
     offset_reset: str | None = None
 

@@ -1,0 +1,216 @@
+"""Makes a task from nodes of a topology."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import broker_streams.kernel.processors as _processors
+from broker_streams.kernel.collector import ChoosingSink, Collector, TopicSink
+from broker_streams.kernel.errors import StreamsError
+from broker_streams.kernel.failures import Failures
+from broker_streams.kernel.operators import processor_of
+from broker_streams.kernel.partition_group import Entry, Extract, Input, PartitionGroup, RecordQueue, extractor
+from broker_streams.kernel.processor import Forward, Processor, ProcessorContext, TaskState
+from broker_streams.kernel.settings import TaskSettings
+from broker_streams.kernel.stores.factory import open_stores
+from broker_streams.kernel.task import Task
+from broker_streams.plan.functions import Function
+from broker_streams.plan.java_order import in_hash_order
+from broker_streams.plan.stores import Store
+from broker_streams.plan.topology import Node, ProcessorNode, Sink, Source, Subtopology, Topology
+from broker_streams.serdes import Serde
+
+# The import registers the processors of all steps.
+assert _processors is not None
+
+
+def build(
+    topology: Topology,
+    part: Subtopology,
+    partition: int,
+    settings: TaskSettings,
+    partitions: Callable[[str], int] | None = None,
+    global_stores: Mapping[str, Any] | None = None,
+) -> Task:
+    """A task that lacks its inputs (`Task.assign`) and is not initialized.
+
+    `partitions` returns the number of partitions of a topic; without it, the producer chooses partitions by keys, and
+    sinks with a partitioner fail. All processors may read `global_stores`.
+
+    Raises StreamsError: a node has no serde. LookupError: the kernel cannot run a step.
+    """
+    return _Builder(topology, part, partition, settings, partitions, global_stores or {}).build()
+
+
+class _Builder:
+    def __init__(
+        self,
+        topology: Topology,
+        part: Subtopology,
+        partition: int,
+        settings: TaskSettings,
+        partitions: Callable[[str], int] | None,
+        global_stores: Mapping[str, Any],
+    ) -> None:
+        self._topology = topology
+        self._part = part
+        self._settings = settings
+        self._global_stores = global_stores
+        self._state = TaskState(settings.application_id, (part.number, partition))
+        self._state.emit_interval_ms = settings.emit_interval_ms
+        self._collector = Collector(partitions)
+        self._failures = Failures(self._state, settings, self._collector.outputs.append)
+        self._task = Task(self._state, PartitionGroup(settings.max_task_idle_ms), self._collector, self._failures)
+        self._forwards: dict[str, Forward] = {}
+        self._processors: dict[str, tuple[Processor, ProcessorContext]] = {}
+        self._children: dict[str, list[Node]] = {}
+
+    def build(self) -> Task:
+        settings, nodes = self._settings, self._part.nodes
+        for node in nodes:
+            for parent in node.parents:
+                self._children.setdefault(parent, []).append(node)
+        stores = stores_in_order(self._part)
+        changelogs = {
+            each.name: self._topology.changelog(each, settings.application_id) or "" for each in self._part.stores
+        }
+        self._task.stores = open_stores(
+            stores,
+            self._state,
+            self._collector.changed(changelogs),
+            settings.key_serde,
+            settings.value_serde,
+            settings.cache_bytes,
+        )
+        # Children first, so that each node forwards to their bound calls.
+        for node in reversed(nodes):
+            self._add(node)
+        in_order = {node.name: self._processors[node.name] for node in nodes if node.name in self._processors}
+        self._task.bind(in_order, self._queue_of)
+        return self._task
+
+    def _add(self, node: Node) -> None:
+        if isinstance(node, Source):
+            return
+        if isinstance(node, Sink):
+            sink = self._sink(node)
+            self._processors[node.name] = sink, self._context(node)
+            # As in Kafka, an error of a sink goes to the handler of the processor above it.
+            self._forwards[node.name] = sink.process
+            return
+        processor = processor_of(node.step)
+        self._processors[node.name] = processor, self._context(node)
+        process = processor.process
+        self._forwards[node.name] = (
+            self._failures.guarded(node.name, process) if self._failures.asks_each_processor else process
+        )
+
+    def _context(self, node: Node) -> ProcessorContext:
+        children = {child.name: self._forwards[child.name] for child in self._children.get(node.name, ())}
+        names = node.stores if isinstance(node, ProcessorNode) else ()
+        stores = {
+            **self._global_stores,
+            **{name: self._task.stores[name] for name in names if name in self._task.stores},
+        }
+        task = self._task
+
+        def schedule(*args: Any) -> Any:
+            return task.schedule(node.name, *args)
+
+        def request_commit() -> None:
+            task.commit_requested = True
+
+        return ProcessorContext(node.name, self._state, children, stores, schedule, request_commit)
+
+    def _sink(self, node: Sink) -> Processor:
+        key_serde = self._serde(node.name, "key", node.key_serde)
+        value_serde = self._serde(node.name, "value", node.value_serde)
+        partitioner = node.partitioner.call if node.partitioner else getattr(key_serde, "partitions_of", None)
+        if node.topic is not None and partitioner is None:
+            topic = self._decorated(node.topic)
+            return TopicSink(node.name, topic, key_serde, value_serde, self._collector, self._failures)
+        chosen: Any = node.topic_extractor.call if node.topic_extractor else self._decorated(str(node.topic))
+        return ChoosingSink(
+            node.name,
+            chosen,
+            key_serde,
+            value_serde,
+            partitioner,
+            self._collector,
+            self._failures,
+            self._state,
+            self._decorated,
+        )
+
+    def _decorated(self, topic: str) -> str:
+        return self._topology.decorated(topic, self._settings.application_id)
+
+    def _serde(self, node: str, part: str, serde: Any) -> Serde:
+        return resolved(serde, self._settings, node, part)
+
+    def _queue_of(self, topic: str, partition: int) -> RecordQueue:
+        """Raises LookupError: no source reads the topic."""
+        for source in self._part.sources:
+            topics = [self._decorated(each) for each in source.topics]
+            if topic in topics or (source.pattern is not None and re.fullmatch(source.pattern, topic)):
+                return RecordQueue(topic, partition, self._entry(source))
+        raise LookupError(f"no source of task {self._state.task_id[0]}_{partition} reads topic {topic}")
+
+    def _entry(self, source: Source) -> Entry:
+        children = [self._forwards[child.name] for child in self._children.get(source.name, ())]
+        failures, state = self._failures, self._state
+
+        def refuse(queue: RecordQueue, found: Input, error: Exception) -> None:
+            failures.deserialization(source.name, queue, found, error)
+
+        def skip(queue: RecordQueue, found: Input, timestamp: int) -> None:
+            state.dropped_records += 1
+
+        return Entry(
+            source.name,
+            self._serde(source.name, "key", source.key_serde).deserialize,
+            self._serde(source.name, "value", source.value_serde).deserialize,
+            self._context(source).forward_all if children else _ignored,
+            self._extract(source),
+            refuse,
+            skip,
+        )
+
+    def _extract(self, source: Source) -> Extract | None:
+        chosen = source.timestamp_extractor or self._settings.timestamp_extractor
+        if isinstance(chosen, Function):
+            return chosen.call
+        state = self._state
+        return extractor(chosen, lambda: state.system_time_ms)
+
+
+def _ignored(record: Any) -> None:
+    """A source without children."""
+
+
+def stores_in_order(part: Subtopology) -> Iterable[Store]:
+    """The stores of a task in the order in which Kafka registers them, and flushes them at a commit."""
+    by_name = {each.name: each for each in part.stores}
+    found: dict[str, Store] = {}
+    for node in part.nodes:
+        if isinstance(node, ProcessorNode):
+            for name in in_hash_order(node.stores):
+                if name in by_name:
+                    found.setdefault(name, by_name[name])
+    return found.values()
+
+
+def resolved(serde: Any, settings: TaskSettings, node: str, part: str) -> Serde:
+    """The serde of a node, or the application's default. A serde of windowed keys or of changes takes its inner serde
+    from the defaults too (`with_defaults`). Raises StreamsError: there is none.
+    """
+    default = settings.key_serde if part == "key" else settings.value_serde
+    found = default if serde is None else serde
+    if found is None:
+        raise StreamsError(f"{node} has no {part} serde: give it one, or set default.{part}.serde")
+    with_defaults = getattr(found, "with_defaults", None)
+    if with_defaults is not None:
+        found = with_defaults(settings.key_serde, settings.value_serde)
+    return found  # type: ignore[no-any-return]

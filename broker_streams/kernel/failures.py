@@ -1,0 +1,146 @@
+"""Decisions of a task about records that fail: it asks the handlers of the settings, and writes dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from broker_streams.kernel.errors import (
+    ErrorContext,
+    FailedProcessing,
+    Origin,
+    Output,
+    Response,
+    Result,
+    StreamsError,
+    ask,
+    log_and_fail,
+)
+from broker_streams.kernel.partition_group import Input, RecordQueue
+from broker_streams.kernel.processor import Forward, Processor, TaskState
+from broker_streams.kernel.settings import TaskSettings
+from broker_streams.records import Record, RecordMetadata
+
+
+class Failures:
+    """One object for each task. `write` takes dead letters; None: the task has no producer, so they are lost."""
+
+    def __init__(self, state: TaskState, settings: TaskSettings, write: Callable[[Output], None] | None) -> None:
+        self._state = state
+        self._settings = settings
+        self._write = write
+        # The input that is processed now.
+        self.input: Input | None = None
+
+    @property
+    def asks_each_processor(self) -> bool:
+        """Whether a processor that fails may go on, or has a dead letter. Else an error just ends the task."""
+        settings = self._settings
+        return settings.processing_handler is not log_and_fail or settings.dead_letter_topic is not None
+
+    def guarded(self, node: str, process: Forward) -> Forward:
+        """Wrap a processor: an error in it, or below it without a handler, goes to the handler."""
+
+        def guard(record: Record) -> None:
+            try:
+                process(record)
+            except FailedProcessing:
+                raise
+            except Exception as error:
+                self.processing(node, record, error)
+
+        return guard
+
+    def processing(self, node: str, record: Record | None, error: Exception) -> None:
+        """Raises FailedProcessing: the handler chose to end the task."""
+        context = self._context(node)
+        response = self._asked(ask(self._settings.processing_handler, context, record, error, "processing"))
+        if response.result is not Result.RESUME:
+            raise FailedProcessing(node) from error
+        self._state.dropped_records += 1
+
+    def deserialization(self, node: str, queue: RecordQueue, found: Input, error: Exception) -> None:
+        """Raises StreamsError: the handler chose to end the task."""
+        key, value, timestamp, offset, headers = found
+        context = ErrorContext(
+            node,
+            self._state.task_id,
+            queue.topic,
+            queue.partition,
+            offset,
+            timestamp,
+            headers,
+            key,
+            value,
+            None,
+            self._settings.dead_letter_topic,
+        )
+        response = self._asked(ask(self._settings.deserialization_handler, context, found, error, "deserialization"))
+        if response.result is not Result.RESUME:
+            raise StreamsError(
+                f"{context.place}: the record cannot be deserialized: {error}."
+                " deserialization.exception.handler decides whether such records are skipped"
+            ) from error
+        self._state.dropped_records += 1
+
+    def serialization(self, node: str, topic: str, origin: Origin, record: Record, error: Exception) -> None:
+        """Raises StreamsError: the handler chose to end the task."""
+        context = self._context(node, origin)
+        response = self._asked(ask(self._settings.production_handler, context, record, error, "production"))
+        if response.result is not Result.RESUME:
+            raise StreamsError(
+                f"{context.place}: the {origin.value} of a record for topic {topic} cannot be serialized: {error}"
+            ) from error
+        self._state.dropped_records += 1
+
+    def production(self, node: str, output: Output, error: Exception) -> Result:
+        """A record that the cluster refused. The host ends the task for FAIL, and retries the batch for RETRY."""
+        response = self._asked(ask(self._settings.production_handler, self._context(node), output, error, "production"))
+        if response.result is Result.RESUME:
+            self._state.dropped_records += 1
+        return response.result
+
+    def _asked(self, response: Response) -> Response:
+        if self._write is not None:
+            for each in response.dead_letters:
+                self._write(each)
+        return response
+
+    def _context(self, node: str, origin: Origin | None = None) -> ErrorContext:
+        state = self._state
+        topic, partition, offset = state.metadata or (None, -1, -1)
+        key, value = (None, None) if self.input is None else self.input[:2]
+        return ErrorContext(
+            node,
+            state.task_id,
+            topic,
+            partition,
+            offset,
+            state.timestamp,
+            state.headers,
+            key,
+            value,
+            origin,
+            self._settings.dead_letter_topic,
+        )
+
+    def describe(self, node: str, metadata: RecordMetadata | None, error: BaseException | None) -> str:
+        """The text of the error that ends the task."""
+        number, partition = self._state.task_id
+        place = "" if metadata is None else f" for {metadata.topic}-{metadata.partition} at offset {metadata.offset}"
+        why = "" if error is None else f": {type(error).__name__}: {error}"
+        return f"task {number}_{partition}: processor {node} failed{place}{why}"
+
+
+def failed_node(trace: TracebackType | None, nodes: dict[int, str], otherwise: str) -> str:
+    """The node of the innermost processor in a traceback. `nodes` has names by the identity of each processor."""
+    found = otherwise
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_argcount:
+            owner: Any = trace.tb_frame.f_locals.get(code.co_varnames[0])
+            if isinstance(owner, Processor):
+                found = nodes.get(id(owner), found)
+        trace = trace.tb_next
+    return found

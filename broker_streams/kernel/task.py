@@ -1,0 +1,237 @@
+"""A task: the processors of a sub-topology for one partition, record by record.
+
+    task.initialize(now_ms)
+    task.add(topic, partition, inputs)
+    task.run(now_ms)                      as many records as may be processed
+    task.punctuate(now_ms)                the clock of the host
+    task.flush()                          before a commit: rows that caches keep back
+    task.take_results(), task.offsets()   what a commit writes
+
+A task has no clock: hosts give the time. The same inputs at the same times give the same results. After an error, a
+task cannot go on: the host makes another one from the last commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from broker_streams.kernel.collector import ChangelogRecord, Collector
+from broker_streams.kernel.errors import FailedProcessing, Output, Result, StreamsError
+from broker_streams.kernel.failures import Failures, failed_node
+from broker_streams.kernel.partition_group import Input, InvalidTimestamp, PartitionGroup, RecordQueue
+from broker_streams.kernel.processor import Processor, ProcessorContext, PunctuationType, TaskState
+from broker_streams.kernel.punctuation import PunctuationQueue, Schedule
+from broker_streams.records import NO_HEADERS, RecordMetadata
+
+
+class Task:
+    """Made by kernel/build.py. `stores` are flushed in their order. `commit_requested`: a processor asked for it."""
+
+    def __init__(self, state: TaskState, group: PartitionGroup, collector: Collector, failures: Failures) -> None:
+        self.state = state
+        self.stores: dict[str, Any] = {}
+        self.commit_requested = False
+        # Whether something was processed or punctuated since the last `flush`.
+        self.commit_needed = False
+        self._group = group
+        self._collector = collector
+        self._failures = failures
+        self._processors: dict[str, tuple[Processor, ProcessorContext]] = {}
+        self._node_of: dict[int, str] = {}
+        self._stream_time = PunctuationQueue()
+        self._wall_clock = PunctuationQueue()
+        self._queue_of: Callable[[str, int], RecordQueue] | None = None
+
+    def bind(
+        self,
+        processors: dict[str, tuple[Processor, ProcessorContext]],
+        queue_of: Callable[[str, int], RecordQueue],
+    ) -> None:
+        """The processors in the order of the topology, and the maker of queues. Called once, by kernel/build.py."""
+        self._processors = processors
+        self._node_of = {id(processor): node for node, (processor, _) in processors.items()}
+        self._queue_of = queue_of
+
+    def initialize(self, now_ms: int) -> None:
+        """Call `init` of each processor. Raises StreamsError."""
+        state = self.state
+        state.system_time_ms = now_ms
+        state.timestamp, state.headers, state.metadata = now_ms, NO_HEADERS, None
+        for node, (processor, context) in self._processors.items():
+            try:
+                processor.init(context)
+            except Exception as error:
+                raise StreamsError(f"processor {node} cannot be initialized: {error}") from error
+        state.timestamp = -1
+
+    def assign(self, topic: str, partition: int) -> None:
+        """Add an input. Raises LookupError: no source of the task reads the topic."""
+        if self._queue_of is None or (topic, partition) in self._group.queues:
+            return
+        self._group.assign(self._queue_of(topic, partition))
+
+    def set_partition_time(self, topic: str, partition: int, time_ms: int) -> None:
+        """The largest timestamp of a partition at the last commit."""
+        self._group.queues[topic, partition].partition_time_ms = time_ms
+        self.state.stream_time_ms = max(self.state.stream_time_ms, time_ms)
+
+    def partition_times(self) -> dict[tuple[str, int], int]:
+        return {place: queue.partition_time_ms for place, queue in self._group.queues.items()}
+
+    def add(self, topic: str, partition: int, inputs: Iterable[Input]) -> int:
+        """Return how many records of the partition wait now. Raises LookupError: it is no input of the task."""
+        try:
+            return self._group.add(topic, partition, inputs)
+        except InvalidTimestamp as error:
+            raise StreamsError(str(error)) from error
+
+    def update_lags(self, lags: Mapping[tuple[str, int], int | None]) -> None:
+        """Tell how many records of each input wait on the broker, for max.task.idle.ms; None: not known yet."""
+        self._group.update_lags(lags)
+
+    def waiting(self) -> int:
+        """How many records were added and not processed."""
+        return self._group.waiting()
+
+    def is_ready(self, now_ms: int) -> bool:
+        return self._group.is_ready(now_ms)
+
+    def process(self, now_ms: int) -> bool:
+        """Process one record. Return whether one was ready."""
+        return self.run(now_ms, 1) == 1
+
+    def run(self, now_ms: int, limit: int = 1 << 62) -> int:
+        """Process at most `limit` records; return how many. Raises StreamsError: the task cannot go on."""
+        state, failures, group, stream_time = self.state, self._failures, self._group, self._stream_time
+        state.system_time_ms = now_ms
+        count = 0
+        try:
+            while count < limit and group.is_ready(now_ms):
+                polled = group.poll()
+                if polled is None:
+                    break
+                queue, record, found = polled
+                count += 1
+                offset = found[3]
+                if record is not None:
+                    timestamp = record.timestamp
+                    if timestamp > state.stream_time_ms:
+                        state.stream_time_ms = timestamp
+                    state.timestamp = timestamp
+                    state.headers = record.headers
+                    state.metadata = RecordMetadata(queue.topic, queue.partition, offset)
+                    failures.input = found
+                    queue.entry.forward(record)
+                queue.consumed = offset
+                if stream_time.due_ms <= state.stream_time_ms:
+                    stream_time.run(state.stream_time_ms, self._punctuate)
+        except InvalidTimestamp as error:
+            raise StreamsError(str(error)) from error
+        except FailedProcessing as error:
+            raise self._final(error) from error.__cause__
+        except StreamsError:
+            raise
+        except Exception as error:
+            raise self._unguarded(error, queue.entry.node) from error
+        finally:
+            if count:
+                self.commit_needed = True
+        return count
+
+    def punctuate(self, now_ms: int) -> bool:
+        """Call what the host's clock made due; return whether something was called. Raises StreamsError."""
+        self.state.system_time_ms = now_ms
+        called = self._wall_clock.run(now_ms, self._punctuate)
+        self.commit_needed |= called
+        return called
+
+    def punctuate_stream_time(self) -> bool:
+        """Call what is due since the last record, which `run` does after each record. Raises StreamsError."""
+        now_ms = self.state.stream_time_ms
+        called = now_ms >= 0 and self._stream_time.run(now_ms, self._punctuate)
+        self.commit_needed |= called
+        return called
+
+    def schedule(
+        self, node: str, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None], start_ms: int | None
+    ) -> Schedule:
+        """A punctuation without `start_ms` begins with the first record, or one interval from now on."""
+        queue, now_ms = self._stream_time, self.state.stream_time_ms
+        if kind is PunctuationType.WALL_CLOCK_TIME:
+            queue, now_ms = self._wall_clock, self.state.system_time_ms
+        if start_ms is None:
+            first_ms = 0 if kind is PunctuationType.STREAM_TIME else now_ms + interval_ms
+            return queue.add(Schedule(node, first_ms, interval_ms, callback))
+        schedule = Schedule(node, start_ms, interval_ms, callback)
+        if start_ms < now_ms:
+            schedule.move_beyond(now_ms)
+        return queue.add(schedule)
+
+    def flush(self) -> None:
+        """Pass on what caches keep back. Called before a commit. Raises StreamsError."""
+        try:
+            for store in self.stores.values():
+                store.flush()
+        except FailedProcessing as error:
+            raise self._final(error) from error.__cause__
+        except StreamsError:
+            raise
+        except Exception as error:
+            raise self._unguarded(error, "of a store") from error
+        self.commit_needed = self.commit_requested = False
+
+    def take_results(self) -> tuple[list[Output], list[ChangelogRecord]]:
+        """Records for topics and for changelogs since the last call."""
+        return self._collector.take()
+
+    def offsets(self) -> dict[tuple[str, int], int]:
+        """The next offset of each input from which something was processed: what a commit writes."""
+        queues = self._group.queues.items()
+        return {place: queue.consumed + 1 for place, queue in queues if queue.consumed >= 0}
+
+    def production_failed(self, node: str, output: Output, error: Exception) -> Result:
+        """The decision about a record that the cluster refused."""
+        return self._failures.production(node, output, error)
+
+    def close(self) -> None:
+        """Call `close` of each processor, of all if one fails. Raises StreamsError."""
+        failed: StreamsError | None = None
+        for node, (processor, _) in self._processors.items():
+            try:
+                processor.close()
+            except Exception as error:
+                failed = StreamsError(f"processor {node} cannot be closed: {error}")
+                failed.__cause__ = error
+        self._group.clear()
+        if failed is not None:
+            raise failed
+
+    def _punctuate(self, schedule: Schedule, now_ms: int) -> None:
+        state = self.state
+        state.timestamp, state.headers, state.metadata = now_ms, NO_HEADERS, None
+        self._failures.input = None
+        try:
+            schedule.callback(now_ms)
+        except FailedProcessing as error:
+            raise self._final(error) from error.__cause__
+        except Exception as error:
+            try:
+                self._failures.processing(schedule.node, None, error)
+            except FailedProcessing as failed:
+                raise self._final(failed) from error
+
+    def _final(self, error: FailedProcessing) -> StreamsError:
+        if error.is_final:
+            return StreamsError(str(error))
+        return StreamsError(self._failures.describe(error.node, self.state.metadata, error.__cause__))
+
+    def _unguarded(self, error: Exception, otherwise: str) -> StreamsError:
+        """The error of a processor that has no guard, because errors only end the task."""
+        node = failed_node(error.__traceback__, self._node_of, otherwise)
+        try:
+            self._failures.processing(node, None, error)
+        except FailedProcessing as failed:
+            failed.__cause__ = error
+            return self._final(failed)
+        return StreamsError(self._failures.describe(node, self.state.metadata, error))

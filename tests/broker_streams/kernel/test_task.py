@@ -1,0 +1,370 @@
+"""Tasks: order of records, time, errors, results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker_streams.kernel.build import build
+from broker_streams.kernel.errors import ErrorContext, Response, Result, StreamsError, log_and_continue
+from broker_streams.kernel.operators import operator
+from broker_streams.kernel.processor import Processor, ProcessorContext, PunctuationType
+from broker_streams.kernel.settings import TaskSettings
+from broker_streams.kernel.task import Task
+from broker_streams.plan.functions import Function
+from broker_streams.plan.steps import Step
+from broker_streams.plan.steps.stateless import FlatMapValues, MapValues, PassThrough
+from broker_streams.plan.timestamps import TimestampExtractor
+from broker_streams.plan.topology import InternalTopic, ProcessorNode, Sink, Source, TopologyBuilder
+from broker_streams.records import NO_HEADERS, Headers, Record
+
+
+class Text:
+    """Bytes as text; `bad` cannot be read, and a number cannot be written."""
+
+    name = "text"
+
+    def serialize(self, topic: str, value: Any, headers: Headers = NO_HEADERS) -> bytes | None:
+        if value is not None and not isinstance(value, str):
+            raise ValueError(f"{value!r} is no text")
+        return None if value is None else value.encode()
+
+    def deserialize(self, topic: str, data: bytes | None, headers: Headers = NO_HEADERS) -> Any:
+        if data == b"bad":
+            raise ValueError("bad bytes")
+        return None if data is None else data.decode()
+
+
+def function(call: Callable[..., Any]) -> Function:
+    return Function("node.function", call)
+
+
+def settings(**changed: Any) -> TaskSettings:
+    return TaskSettings("app", Text(), Text(), **changed)
+
+
+def task_of(
+    *steps: Step,
+    inputs: tuple[str, ...] = ("in",),
+    sink: Sink | None = None,
+    partitions: Callable[[str], int] | None = None,
+    **changed: Any,
+) -> Task:
+    """in -> steps -> out"""
+    builder = TopologyBuilder()
+    builder.add_source(Source("source", inputs))
+    above = "source"
+    for number, step in enumerate(steps):
+        builder.add_processor(ProcessorNode(f"step-{number}", (above,), step))
+        above = f"step-{number}"
+    builder.add_sink(sink or Sink("sink", (above,), "out"))
+    topology = builder.build()
+    task = build(topology, topology.subtopologies()[0], 0, settings(**changed), partitions)
+    for topic in inputs:
+        task.assign(topic, 0)
+    task.initialize(0)
+    return task
+
+
+def record(value: str | None, timestamp: int = 0, offset: int = 0, key: str | None = None) -> Any:
+    return (None if key is None else key.encode(), None if value is None else value.encode(), timestamp, offset, ())
+
+
+def values(task: Task) -> list[bytes | None]:
+    return [each[3] for each in task.take_results()[0]]
+
+
+def test_a_record_becomes_an_output() -> None:
+    """If this fails, nothing works."""
+    task = task_of(MapValues(function(lambda value: value.upper())))
+    headers = (("trace", b"1"),)
+    assert task.add("in", 0, [(b"k", b"v", 7, 3, headers)]) == 1
+    assert task.run(100) == 1
+    assert task.take_results() == ([("out", None, b"k", b"V", 7, headers)], [])
+    assert task.take_results() == ([], [])
+    assert task.offsets() == {("in", 0): 4}
+    assert (task.state.stream_time_ms, task.partition_times(), task.commit_needed) == (7, {("in", 0): 7}, True)
+    task.flush()
+    assert not task.commit_needed
+    task.close()
+
+
+def test_the_lowest_timestamp_is_processed_first() -> None:
+    """If this fails, joins and windows of one task see its topics in another order than in Kafka Streams."""
+    task = task_of(inputs=("a", "b"))
+    task.add("a", 0, [record("a5", 5, 0), record("a9", 9, 1)])
+    task.add("b", 0, [record("b7", 7, 0), record("b6", 6, 1), record("b10", 10, 2)])
+    task.update_lags({("a", 0): 0, ("b", 0): 0})
+    assert task.run(0) == 5
+    assert values(task) == [b"a5", b"b7", b"b6", b"a9", b"b10"]
+    assert task.offsets() == {("a", 0): 2, ("b", 0): 3}
+
+
+def test_a_task_waits_for_an_empty_partition() -> None:
+    """If this fails, a task runs ahead of a topic whose records were not fetched yet."""
+    task = task_of(inputs=("a", "b"), max_task_idle_ms=10)
+    task.add("a", 0, [record("a1", 1)])
+    assert task.run(0) == 0
+    task.update_lags({("b", 0): 5})
+    assert task.run(0) == 0
+    task.update_lags({("b", 0): 0})
+    # No record of b is on the broker: the wait begins.
+    assert (task.run(0), task.run(9), task.run(10)) == (0, 0, 1)
+    eager = task_of(inputs=("a", "b"), max_task_idle_ms=-1)
+    eager.add("a", 0, [record("a1", 1)])
+    assert eager.run(0) == 1
+
+
+@pytest.mark.parametrize(
+    ("extractor", "expected"),
+    [
+        (TimestampExtractor.LOG_AND_SKIP_ON_INVALID, [(b"one", 5), (b"three", 6)]),
+        (TimestampExtractor.USE_PARTITION_TIME_ON_INVALID, [(b"one", 5), (b"two", 5), (b"three", 6)]),
+        (TimestampExtractor.WALL_CLOCK, [(b"one", 0), (b"two", 0), (b"three", 0)]),
+        (
+            function(lambda record, partition_time_ms: len(record.value) * 100),
+            [(b"one", 300), (b"two", 300), (b"three", 500)],
+        ),
+    ],
+)
+def test_timestamps_are_extracted(extractor: Any, expected: list[Any]) -> None:
+    """If this fails, records get other times than with Kafka's extractors."""
+    task = task_of(timestamp_extractor=extractor)
+    task.add("in", 0, [record("one", 5, 0), record("two", -1, 1), record("three", 6, 2)])
+    task.run(0)
+    assert [(each[3], each[4]) for each in task.take_results()[0]] == expected
+    assert task.offsets() == {("in", 0): 3}
+
+
+def test_a_negative_timestamp_ends_the_task() -> None:
+    """If this fails, a record without a time is processed at time -1."""
+    for extractor in (TimestampExtractor.FAIL_ON_INVALID, TimestampExtractor.USE_PARTITION_TIME_ON_INVALID):
+        with pytest.raises(StreamsError, match="in-0 at offset 4 has timestamp -1"):
+            task_of(timestamp_extractor=extractor).add("in", 0, [record("one", -1, 4)])
+    with pytest.raises(StreamsError, match="extractor returned None for record in-0 at offset 0"):
+        task_of(timestamp_extractor=function(lambda *args: None)).add("in", 0, [record("one", 5)])
+
+
+def fails(value: str) -> str:
+    if value == "poison":
+        raise KeyError("poison")
+    return value
+
+
+def test_an_error_of_a_function_ends_the_task_and_is_named() -> None:
+    """If this fails, the user cannot find the function and the record that failed."""
+    task = task_of(PassThrough(), MapValues(function(fails)), PassThrough())
+    task.add("in", 0, [record("good"), record("poison", offset=1), record("later", offset=2)])
+    with pytest.raises(
+        StreamsError, match="task 0_0: processor step-1 failed for in-0 at offset 1: KeyError: 'poison'"
+    ) as error:
+        task.run(0)
+    assert isinstance(error.value.__cause__, KeyError)
+    assert task.offsets() == {("in", 0): 1}
+
+
+def test_a_record_that_fails_may_be_skipped() -> None:
+    """If this fails, one poison record stops an application that was told to go on."""
+    doubled = FlatMapValues(function(lambda value: [value, "poison", value]))
+    task = task_of(doubled, MapValues(function(fails)), processing_handler=log_and_continue)
+    task.add("in", 0, [record("a"), record("b", offset=1)])
+    assert task.run(0) == 2
+    assert values(task) == [b"a", b"a", b"b", b"b"]
+    assert task.state.dropped_records == 2
+
+
+def test_a_handler_sees_the_processor_and_the_record() -> None:
+    """If this fails, a user's handler cannot decide by what failed."""
+    seen: list[Any] = []
+
+    def handler(context: ErrorContext, failed: Record, error: Exception) -> Result:
+        seen.append((context.node, context.topic, context.offset, context.raw_value, failed.value, str(error)))
+        return Result.RESUME
+
+    task = task_of(PassThrough(), MapValues(function(fails)), processing_handler=handler)
+    task.add("in", 0, [record("poison", offset=5)])
+    task.run(0)
+    assert seen == [("step-1", "in", 5, b"poison", "poison", "'poison'")]
+
+
+@pytest.mark.parametrize("answer", [None, "RESUME"])
+def test_a_handler_that_answers_nonsense_ends_the_task(answer: Any) -> None:
+    """If this fails, a handler without a decision decides to skip records."""
+    task = task_of(MapValues(function(fails)), processing_handler=lambda *args: answer)
+    task.add("in", 0, [record("poison")])
+    with pytest.raises(StreamsError, match="the handler of processing errors returned"):
+        task.run(0)
+
+
+def test_bytes_that_cannot_be_read_are_skipped_with_their_offset() -> None:
+    """If this fails, a poison record is read again after each restart."""
+    task = task_of(deserialization_handler=log_and_continue)
+    task.add("in", 0, [record("good"), record("bad", offset=1)])
+    assert task.run(0) == 2
+    assert values(task) == [b"good"]
+    assert task.offsets() == {("in", 0): 2}
+    with pytest.raises(StreamsError, match="in-0 at offset 1: the record cannot be deserialized: bad bytes"):
+        task_of().add("in", 0, [record("bad", offset=1)])
+
+
+def test_a_dead_letter_has_the_record_and_the_reason() -> None:
+    """If this fails, the dead letter topic misses records, or the reason for each."""
+    task = task_of(deserialization_handler=log_and_continue, dead_letter_topic="dead")
+    task.add("in", 0, [(b"k", b"bad", 7, 3, (("trace", b"1"),))])
+    ((topic, partition, key, value, timestamp, headers),) = task.take_results()[0]
+    assert (topic, partition, key, value, timestamp) == ("dead", None, b"k", b"bad", 7)
+    found = dict(headers)
+    assert b"bad bytes" in (found.pop("__streams.errors.stacktrace") or b"")
+    assert found == {
+        "trace": b"1",
+        "__streams.errors.exception": b"ValueError",
+        "__streams.errors.message": b"bad bytes",
+        "__streams.errors.topic": b"in",
+        "__streams.errors.partition": b"0",
+        "__streams.errors.offset": b"3",
+    }
+
+
+def test_a_value_that_cannot_be_written() -> None:
+    """If this fails, a wrong serde stops an application that was told to go on, or is not named."""
+    number = MapValues(function(len))
+    task = task_of(number, production_handler=log_and_continue, dead_letter_topic="dead")
+    task.add("in", 0, [record("one")])
+    task.run(0)
+    assert [each[0] for each in task.take_results()[0]] == ["dead"]
+    task = task_of(number)
+    task.add("in", 0, [record("one", offset=3)])
+    with pytest.raises(StreamsError, match="sink, in-0 at offset 3: the value of a record for topic out cannot be"):
+        task.run(0)
+
+
+def test_dead_letters_are_written_before_a_task_ends() -> None:
+    """If this fails, the record that stopped an application is not in its dead letter topic."""
+    task = task_of(MapValues(function(fails)), dead_letter_topic="dead")
+    task.add("in", 0, [record("poison")])
+    with pytest.raises(StreamsError, match="processor step-0 failed"):
+        task.run(0)
+    assert [each[0] for each in task.take_results()[0]] == ["dead"]
+
+
+def test_topics_and_partitions_are_chosen() -> None:
+    """If this fails, records reach other topics or partitions than the user's functions say."""
+
+    def topic(key: Any, value: Any, context: Any) -> str:
+        return f"out-{value}-{context.topic}-{context.offset}"
+
+    task = task_of(sink=Sink("sink", ("source",), topic_extractor=function(topic)))
+    task.add("in", 0, [record("a", offset=4)])
+    task.run(0)
+    assert task.take_results()[0][0][0] == "out-a-in-4"
+
+    answers: dict[str, Any] = {"none": None, "one": 2, "all": {2, 0, 1}, "drop": []}
+
+    def partitioner(topic: str, key: Any, value: Any, count: int) -> Any:
+        assert (topic, count) == ("out", 3)
+        return answers[value]
+
+    sink = Sink("sink", ("source",), "out", partitioner=function(partitioner))
+    task = task_of(sink=sink, partitions=lambda topic: 3)
+    task.add("in", 0, [record(each, key="k") for each in answers])
+    task.run(0)
+    # Kafka's murmur2 places b"k" in partition 2 of 3.
+    assert [each[1] for each in task.take_results()[0]] == [2, 2, 0, 1, 2]
+    assert task.state.dropped_records == 1
+
+
+class Clock(Step):
+    KIND = ""
+
+
+class _Clock(Processor):
+    """Forwards the time of each punctuation."""
+
+    def __init__(self, step: Step) -> None:
+        pass
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        context.schedule(10, PunctuationType.STREAM_TIME, lambda time: self.tell("stream", time))
+        self.wall = context.schedule(10, PunctuationType.WALL_CLOCK_TIME, lambda time: self.tell("wall", time))
+        context.schedule(10, PunctuationType.WALL_CLOCK_TIME, lambda time: self.tell("anchored", time), 3)
+
+    def tell(self, clock: str, time: int) -> None:
+        self.context.forward(Record(None, f"{clock} {time} {self.context.record_metadata}", time))
+
+    def process(self, record: Record) -> None:
+        if record.value == "cancel":
+            self.wall.cancel()
+        self.context.commit()
+
+
+operator(Clock)(_Clock)
+
+
+def test_punctuations() -> None:
+    """If this fails, a processor is called at other times than with Kafka Streams."""
+    task = task_of(Clock())
+    assert not task.punctuate(2)
+    assert task.punctuate(9)
+    assert values(task) == [b"anchored 9 None"]
+    assert task.punctuate(35)
+    # Times that were missed are called once. The next ones stay on the grid.
+    assert values(task) == [b"wall 35 None", b"anchored 35 None"]
+    assert not task.punctuate(39)
+    assert task.punctuate(40)
+    assert values(task) == [b"wall 40 None"]
+
+    before = task.commit_requested
+    task.add("in", 0, [record("a", 5), record("b", 9), record("cancel", 31)])
+    task.run(41)
+    assert (before, task.commit_requested) == (False, True)
+    # The first record begins the stream time, at 0.
+    assert values(task) == [b"stream 5 None", b"stream 31 None"]
+    task.punctuate(70)
+    assert values(task) == [b"anchored 70 None"]
+    assert not task.punctuate_stream_time()
+
+
+def test_internal_topics_have_the_application_in_their_names() -> None:
+    """If this fails, two applications write to one repartition topic."""
+    builder = TopologyBuilder()
+    builder.add_source(Source("source", ("in",)))
+    builder.add_repartition_topic(InternalTopic("x-repartition"))
+    builder.add_sink(Sink("sink", ("source",), "x-repartition"))
+    builder.add_source(Source("again", ("x-repartition",)))
+    builder.add_sink(Sink("out", ("again",), "out"))
+    topology = builder.build()
+    first, second = topology.subtopologies()
+    task = build(topology, first, 0, settings())
+    task.assign("in", 0)
+    task.initialize(0)
+    task.add("in", 0, [record("a")])
+    task.run(0)
+    assert task.take_results()[0][0][0] == "app-x-repartition"
+    other = build(topology, second, 0, settings())
+    other.assign("app-x-repartition", 0)
+    with pytest.raises(LookupError, match="no source of task 1_0 reads topic in"):
+        other.assign("in", 0)
+    with pytest.raises(LookupError, match="partition in-0 is no input"):
+        other.add("in", 0, [])
+
+
+def test_a_node_without_a_serde_is_named() -> None:
+    """If this fails, the first record fails with an error from inside the kernel."""
+    builder = TopologyBuilder()
+    builder.add_source(Source("source", ("in",), key_serde=Text()))
+    topology = builder.build()
+    task = build(topology, topology.subtopologies()[0], 0, TaskSettings("app"))
+    with pytest.raises(StreamsError, match=r"source has no value serde: give it one, or set default\.value\.serde"):
+        task.assign("in", 0)
+
+
+def test_a_response_may_have_its_own_dead_letters() -> None:
+    """If this fails, a handler of the user cannot write to a topic of its choice."""
+    letter = ("mine", None, None, b"x", 1, ())
+    task = task_of(MapValues(function(fails)), processing_handler=lambda *args: Response(Result.RESUME, (letter,)))
+    task.add("in", 0, [record("poison")])
+    task.run(0)
+    assert task.take_results()[0] == [letter]
