@@ -8,11 +8,15 @@ order of the calls.
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from broker_streams.plan.steps import Step
 from broker_streams.plan.stores import Store
-from broker_streams.plan.topology import ProcessorNode, TopologyBuilder
+from broker_streams.plan.topology import ProcessorNode, TopologyBuilder, TopologyError
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_NAME_MAX = 249
 
 
 class GraphNode:
@@ -95,6 +99,13 @@ class Graph:
     def new_store_name(self, prefix: str) -> str:
         return self.new_name(f"{prefix}STATE-STORE-")
 
+    def named(self, name: str | None, prefix: str, suffix: str = "") -> str:
+        """The user's name with a suffix, or a new name. The call is counted in both cases, as in Kafka, so that a name
+        changes no other one. Raises TopologyError: the name cannot be part of a topic's name.
+        """
+        made = self.new_name(prefix)
+        return made if name is None else checked_name(checked_name(name) + suffix)
+
     def add(self, child: GraphNode, *parents: GraphNode) -> None:
         """Add a node below others; below the root without parents. Each addition to a parent counts, as in Kafka."""
         for parent in parents or (self.root,):
@@ -120,6 +131,19 @@ class Graph:
             for child in node.children:
                 count += 1
                 heapq.heappush(queue, (child.build_priority, count, child))
+
+
+def checked_name(name: str) -> str:
+    """Raises TopologyError: the name of a processor or store cannot be part of a topic's name."""
+    if not name:
+        raise TopologyError("a name is empty")
+    if name in (".", ".."):
+        raise TopologyError(f"the name {name!r} is not allowed")
+    if len(name) > _NAME_MAX:
+        raise TopologyError(f"the name {name} has {len(name)} characters; at most {_NAME_MAX} are allowed")
+    if not _NAME.fullmatch(name):
+        raise TopologyError(f"the name {name!r} has other characters than ASCII letters, digits, '.', '_' and '-'")
+    return name
 
 
 def find_above(start: GraphNode, matches: Callable[[GraphNode], bool]) -> GraphNode | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker_streams.dsl.graph import Graph, StepNode, all_below, find_above
 from broker_streams.plan.steps.stateless import PassThrough
+from broker_streams.plan.topology import TopologyError
 
 
 def node(name: str) -> StepNode:
@@ -30,3 +33,21 @@ def test_a_node_is_written_after_all_of_its_parents() -> None:
     assert find_above(below, lambda each: each is other) is other
     assert find_above(other, lambda each: each is one) is None
     assert set(all_below(graph.root)) == {one, other, merged, below}
+
+
+def test_a_name_of_the_user_counts_as_a_call() -> None:
+    """If this fails, naming one operation renames the stores and topics of all operations after it."""
+    graph = Graph()
+    assert graph.named(None, "KTABLE-MERGE-") == "KTABLE-MERGE-0000000000"
+    assert graph.named("orders", "KTABLE-MERGE-") == "orders"
+    assert graph.named("orders", "KTABLE-JOINTHIS-", "-join-this") == "orders-join-this"
+    assert graph.named(None, "KTABLE-JOINTHIS-", "-join-this") == "KTABLE-JOINTHIS-0000000003"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "a/b", "a" * 250])
+def test_a_name_that_no_topic_can_have_is_refused(name: str) -> None:
+    """If this fails, the error comes from the cluster when the application starts."""
+    with pytest.raises(TopologyError):
+        Graph().named(name, "KTABLE-FILTER-")
+    with pytest.raises(TopologyError, match="at most 249"):
+        Graph().named("a" * 245, "KTABLE-JOINTHIS-", "-join-this")
