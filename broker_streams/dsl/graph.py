@@ -33,6 +33,8 @@ class GraphNode:
         self.is_versioned: bool | None = None
         # A join downstream accepts null keys, so a repartition above it need not drop them (KIP-962).
         self.relaxes_null_keys = False
+        # The node cannot work on versioned tables: the text of the error.
+        self.versions_refused: str | None = None
 
     def add_child(self, child: GraphNode) -> None:
         self.children[child] = None
@@ -50,6 +52,9 @@ class GraphNode:
     @property
     def parent_names(self) -> tuple[str, ...]:
         return tuple(each.name for each in self.parents)
+
+    def read_versions_of(self, parent: GraphNode) -> None:
+        """The table of this parent is versioned (KIP-914). Nodes with another meaning then overwrite this."""
 
     def write(self, topology: TopologyBuilder) -> None:
         raise NotImplementedError
@@ -89,6 +94,8 @@ class Graph:
         self._index = 0
         # In the order of their addition, for the passes.
         self.nodes: list[GraphNode] = []
+        # Groups of names of sources whose topics must have equally many partitions.
+        self.copartitioned: list[tuple[str, ...]] = []
 
     def new_name(self, prefix: str) -> str:
         """KSTREAM-MAP-0000000003: the prefix of the operation and the number of the call."""
@@ -114,6 +121,22 @@ class Graph:
             self._priority += 1
         if child not in self.nodes:
             self.nodes.append(child)
+
+    def copartition(self, sources: Iterable[str]) -> None:
+        self.copartitioned.append(tuple(dict.fromkeys(sources)))
+
+    def replace_copartitioned(self, replaced: str, name: str) -> None:
+        """Another source takes the place of `replaced`."""
+        self.copartitioned = [
+            tuple(dict.fromkeys(name if each == replaced else each for each in group)) for group in self.copartitioned
+        ]
+
+    def write(self, topology: TopologyBuilder) -> None:
+        """Add all nodes, and the groups of equally partitioned sources, to a topology."""
+        for node in self.in_build_order():
+            node.write(topology)
+        for group in self.copartitioned:
+            topology.copartition(group)
 
     def in_build_order(self) -> Iterator[GraphNode]:
         """Nodes below the root in the order in which they are written, each once and after its parents."""

@@ -152,7 +152,7 @@ class Topology:
 
     def changelog(self, store: Store, application_id: str) -> str | None:
         """The name of a store's changelog topic; None: it has none."""
-        if not store.logging:
+        if store.source_topic is None and not store.logging:
             return None
         return store.source_topic or f"{application_id}-{store.name}-changelog"
 
@@ -251,17 +251,11 @@ class TopologyBuilder:
         self._repartition_topics[topic.name] = topic
 
     def use_source_topic(self, store: str, topic: str) -> None:
-        """The source topic is the changelog of the store."""
-        self._stores[store] = replace(self._stores[store], source_topic=topic)
+        """The source topic is the changelog of the store, which writes none itself."""
+        self._stores[store] = replace(self._stores[store], source_topic=topic, logging=False)
 
     def copartition(self, sources: Iterable[str]) -> None:
         self._copartitioned.append(tuple(sources))
-
-    def replace_copartitioned(self, replaced: str, name: str) -> None:
-        """A merged repartition node takes the place of `replaced`."""
-        self._copartitioned = [
-            tuple(dict.fromkeys(name if each == replaced else each for each in group)) for group in self._copartitioned
-        ]
 
     def build(self) -> Topology:
         """Raises TopologyError for a topology without nodes."""
