@@ -37,6 +37,7 @@ class TaskState:
         "emit_interval_ms",
         "headers",
         "metadata",
+        "shared",
         "stream_time_ms",
         "system_time_ms",
         "task_id",
@@ -49,6 +50,8 @@ class TaskState:
         # -1 before the first record, as in Kafka.
         self.stream_time_ms = -1
         self.system_time_ms = 0
+        # Objects that several processors of the task share, by the name of their store.
+        self.shared: dict[str, Any] = {}
         # None outside an input record: in a punctuation.
         self.metadata: RecordMetadata | None = None
         # The timestamp and headers of the record that is passed on now: stores write them to changelogs and caches.
