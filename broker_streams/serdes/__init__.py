@@ -1,4 +1,11 @@
-"""Keys and values as bytes (KIP-82 headers are passed along)."""
+"""Keys and values as bytes, in the formats of Kafka's serializers.
+
+primitives   STRING, LONG, INTEGER, ...       json_values   JSON         delimited   columns as text
+windowed     keys in windows                  lists         lists of an inner serde
+names        serdes by the name in a plan, and by Kafka's class names
+
+None stays None in both directions, and is a tombstone in a topic.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +14,25 @@ from typing import Any, Protocol
 from broker_streams.records import NO_HEADERS, Headers
 
 
-class Serde(Protocol):
-    """`name` stands in plans and descriptions. None stays None in both directions, unless the format says otherwise.
+class SerdeError(ValueError):
+    """A value that a format cannot hold, or bytes that are not of the format."""
 
-    Both raise ValueError for what the format does not allow; the text names the topic, the value and the format.
+
+class Serde(Protocol):
+    """`name` stands in plans and descriptions: it is unique among all serdes with the same behaviour.
+
+    Both raise SerdeError; the text names the topic, the value and what the format allows.
     """
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def serialize(self, topic: str, value: Any, headers: Headers = NO_HEADERS) -> bytes | None: ...
 
     def deserialize(self, topic: str, data: bytes | None, headers: Headers = NO_HEADERS) -> Any: ...
+
+
+def shown(value: Any) -> str:
+    """A value for a message, at most 80 characters."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,86 @@
+"""Serdes by the name that stands in a plan, by Kafka's class names, and by what users write in their place."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from broker_streams.serdes import Serde
+from broker_streams.serdes.delimited import DelimitedSerde
+from broker_streams.serdes.json_values import JSON
+from broker_streams.serdes.lists import ListSerde
+from broker_streams.serdes.primitives import (
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    UUID,
+    VOID,
+)
+from broker_streams.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
+
+_SIMPLE: Final[dict[str, Serde]] = {
+    each.name: each for each in (BOOLEAN, BYTES, DOUBLE, FLOAT, INTEGER, JSON, LONG, SHORT, STRING, UUID, VOID)
+}
+_CLASSES: Final[dict[str, Serde]] = {
+    "BooleanSerde": BOOLEAN,
+    "ByteArraySerde": BYTES,
+    "ByteBufferSerde": BYTES,
+    "BytesSerde": BYTES,
+    "DoubleSerde": DOUBLE,
+    "FloatSerde": FLOAT,
+    "IntegerSerde": INTEGER,
+    "LongSerde": LONG,
+    "ShortSerde": SHORT,
+    "StringSerde": STRING,
+    "UUIDSerde": UUID,
+    "VoidSerde": VOID,
+}
+_PACKAGE: Final = "org.apache.kafka.common.serialization.Serdes$"
+_OUTER: Final = re.compile(r"(LIST|TIME_WINDOWED|SESSION_WINDOWED|DELIMITED)\((.*)\)", re.DOTALL)
+
+
+def by_name(name: str) -> Serde:
+    """Return the serde that has this name in a plan. Raises LookupError."""
+    if (simple := _SIMPLE.get(name)) is not None:
+        return simple
+    found = _OUTER.fullmatch(name)
+    if found is None:
+        raise LookupError(f"no serde has the name {name!r}")
+    kind, inner = found.groups()
+    if kind == "LIST":
+        return ListSerde(by_name(inner))
+    if kind == "SESSION_WINDOWED":
+        return SessionWindowedSerde(by_name(inner))
+    if kind == "TIME_WINDOWED":
+        inner, comma, size = inner.rpartition(",")
+        if comma and size.isdecimal():
+            return TimeWindowedSerde(by_name(inner), int(size))
+        return TimeWindowedSerde(by_name(inner + comma + size))
+    columns = (column.partition(":") for column in inner[2:].split(","))
+    return DelimitedSerde({name: kind for name, _, kind in columns}, inner[:1])
+
+
+def of(given: Any) -> Serde | None:
+    """Return what a user gave as a serde: an object with `serialize`, the module `json`, a name, a class of Kafka, or
+    None. Raises ValueError.
+    """
+    if given is None or (hasattr(given, "serialize") and hasattr(given, "deserialize")):
+        return given  # type: ignore[no-any-return]
+    if given is json:
+        return JSON
+    if isinstance(given, str):
+        short = given.removeprefix(_PACKAGE)
+        if short in _CLASSES:
+            return _CLASSES[short]
+        try:
+            return by_name(given)
+        except (LookupError, ValueError):
+            allowed = ", ".join((*_SIMPLE, *(_PACKAGE + each for each in _CLASSES)))
+            raise ValueError(f"{given!r} is no serde; allowed are {allowed}") from None
+    raise ValueError(f"{given!r} is no serde: it has no methods serialize and deserialize")
