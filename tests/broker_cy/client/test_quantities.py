@@ -15,7 +15,7 @@ from broker_cy.client.quantities import is_zoneless, parse_duration, parse_secon
 from broker_cy.commands.values import BYTES, DURATION, TIME
 from broker_cy.console.values import parse_time
 from loadgen.scenario.rates import span
-from spark_analytics.cli import Time
+from spark_analytics.cli import TIME as ANALYTICS_TIME
 
 NOON_MS = 1_769_860_800_000  # 2026-01-31T12:00Z
 HOUR_MS = 3_600_000
@@ -80,7 +80,7 @@ def test_a_size_is_the_same_in_every_program(text: str, expected: int) -> None:
 def test_a_time_is_the_same_in_every_program(text: str, expected: int) -> None:
     """If this fails, a time without a zone is local for `broker-cy` and UTC for `broker-analytics`."""
     assert TIME.convert(text, None, None) == expected
-    assert Time().convert(text, None, None).timestamp() * 1000 == expected
+    assert ANALYTICS_TIME.convert(text, None, None).timestamp() * 1000 == expected
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_other_texts_are_refused(parse: Callable[[str], Any], text: str) -> None
 
 def test_programs_refuse_what_the_rule_refuses() -> None:
     """If this fails, one program has a rule of its own."""
-    for kind in (BYTES, DURATION, TIME, Time()):
+    for kind in (BYTES, DURATION, TIME, ANALYTICS_TIME):
         with pytest.raises(click.BadParameter):
             kind.convert("5 parsecs", None, None)
     for parse in (units.size(0, 9), units.duration(0, 9)):
