@@ -1,0 +1,46 @@
+"""Steps that keep an aggregate for each key and window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from broker_streams.plan.steps.aggregates import Fold, StoredFold
+from broker_streams.plan.windows import EmitStrategy, FixedWindows, SessionWindows, SlidingWindows, UnlimitedWindows
+
+
+@dataclass(frozen=True)
+class WindowedFold(StoredFold):
+    """The base of all aggregations in windows."""
+
+    emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
+
+
+@dataclass(frozen=True)
+class WindowAggregate(WindowedFold):
+    """Tumbling, hopping and unlimited windows. Raises ValueError: unlimited windows would emit when they close."""
+
+    KIND: ClassVar[str] = "window-aggregate.1"
+    windows: FixedWindows = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.windows, UnlimitedWindows) and self.emit is EmitStrategy.ON_WINDOW_CLOSE:
+            raise ValueError("unlimited windows never close, so ON_WINDOW_CLOSE is not allowed for them")
+
+
+@dataclass(frozen=True)
+class SlidingAggregate(WindowedFold):
+    KIND: ClassVar[str] = "sliding-aggregate.1"
+    windows: SlidingWindows = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class SessionAggregate(WindowedFold):
+    """Raises ValueError: sessions cannot be merged, because the fold has no merger."""
+
+    KIND: ClassVar[str] = "session-aggregate.1"
+    windows: SessionWindows = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.fold, Fold) and self.fold.merger is None:
+            raise ValueError("an aggregation of sessions needs a merger")
