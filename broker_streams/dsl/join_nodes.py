@@ -1,0 +1,54 @@
+"""Graph nodes of joins of two streams. The passes look for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker_streams.dsl.graph import GraphNode, StepNode
+from broker_streams.plan.steps import Step
+from broker_streams.plan.steps.stateless import PassThrough
+from broker_streams.plan.stores import Store
+from broker_streams.plan.topology import ProcessorNode, TopologyBuilder
+
+
+class WindowNode(StepNode):
+    """Keeps the records of one side of a join in a window store."""
+
+
+class StreamJoinNode(GraphNode):
+    """Both sides of a join behind the windows of their streams, and the node that unites the results: this one.
+
+    `left` and `right` hold names, steps and stores of the sides; they are no nodes of the graph. In a join of a stream
+    with itself, `self_step` runs in their place, with the store of the left window.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        left: StepNode,
+        right: StepNode,
+        left_window: WindowNode,
+        right_window: WindowNode,
+        self_step: Step,
+    ) -> None:
+        super().__init__(name)
+        self.left = left
+        self.right = right
+        self.left_window = left_window
+        self.right_window = right_window
+        self.self_step = self_step
+        self.is_self_join = False
+
+    def write(self, topology: TopologyBuilder) -> None:
+        if self.is_self_join:
+            self._add(topology, self.name, self.left_window.name, self.self_step, self.left_window.stores)
+            return
+        for side, window in ((self.left, self.left_window), (self.right, self.right_window)):
+            self._add(topology, side.name, window.name, side.step, side.stores)
+        topology.add_processor(ProcessorNode(self.name, (self.left.name, self.right.name), PassThrough()))
+
+    @staticmethod
+    def _add(topology: TopologyBuilder, name: str, parent: str, step: Step, stores: Sequence[Store]) -> None:
+        topology.add_processor(ProcessorNode(name, (parent,), step))
+        for store in stores:
+            topology.add_store(store, (name,))
