@@ -35,6 +35,7 @@ class TaskState:
         "application_id",
         "dropped_records",
         "emit_interval_ms",
+        "emitted_ms",
         "headers",
         "metadata",
         "shared",
@@ -62,6 +63,9 @@ class TaskState:
         self.dropped_records = 0
         # Results that became final are looked for at most once in this time of the host's clock; 0: at each record.
         self.emit_interval_ms = 0
+        # For each store whose windows emit when they close: the time up to which they did. A commit writes it with the
+        # offsets, and a task that goes on from there begins with it (Kafka's metadata of processors).
+        self.emitted_ms: dict[str, int] = {}
 
 
 class ProcessorContext:
