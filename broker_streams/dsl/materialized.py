@@ -10,6 +10,7 @@ from broker_streams.dsl.graph import Graph, checked_name
 from broker_streams.plan.durations import milliseconds
 from broker_streams.plan.stores import Store, StoreKind
 from broker_streams.plan.windows import MAX_MS
+from broker_streams.serdes.names import of as serde_of
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Materialized:
         for what, duration in (("retention", self.retention), ("history", self.history)):
             if duration is not None and not 0 <= (found := milliseconds(duration, what)) <= MAX_MS:
                 raise ValueError(f"{what} is {found} ms; 0 to {MAX_MS} are allowed")
+        object.__setattr__(self, "key", serde_of(self.key))
+        object.__setattr__(self, "value", serde_of(self.value))
         if self.history is not None and self.in_memory:
             raise ValueError("a store with a history is not kept in memory; leave one of history and in_memory out")
         if self.topic_config and not self.logging:

@@ -20,6 +20,8 @@ from broker_streams.plan.windows import (
     UnlimitedWindows,
 )
 
+FUNCTION = Function("node.function", lambda: None)
+
 
 @pytest.mark.parametrize(
     ("windows", "timestamp", "starts"),
@@ -73,7 +75,7 @@ def test_durations_are_texts_or_ms() -> None:
             "unlimited windows never close",
         ),
         (
-            lambda: SessionAggregate("s", Fold(_function, _function), windows=SessionWindows(5)),
+            lambda: SessionAggregate("s", Fold(FUNCTION, FUNCTION), windows=SessionWindows(5)),
             "an aggregation of sessions needs a merger",
         ),
     ],
@@ -89,6 +91,3 @@ def test_other_types_are_refused() -> None:
     for duration in (True, 1.5, None):
         with pytest.raises(TypeError, match="ms as int or a text"):
             TimeWindows.of(duration)  # type: ignore[arg-type]
-
-
-_function = Function("node.function", lambda: None)
