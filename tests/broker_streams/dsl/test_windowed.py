@@ -10,6 +10,7 @@ import pytest
 from broker_streams.dsl.aggregations import AggregateNode
 from broker_streams.dsl.graph import Graph
 from broker_streams.dsl.materialized import Materialized
+from broker_streams.plan.codec import from_json, functions_of, to_json
 from broker_streams.plan.steps.windows import SessionAggregate, SlidingAggregate, WindowAggregate, WindowedFold
 from broker_streams.plan.stores import StoreKind
 from broker_streams.plan.value_getters import SessionStoreGetter, WindowStoreGetter
@@ -22,6 +23,7 @@ from broker_streams.plan.windows import (
     TimeWindows,
     UnlimitedWindows,
 )
+from broker_streams.serdes.names import by_name
 from broker_streams.serdes.primitives import STRING
 from broker_streams.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 from tests.broker_streams.dsl.grouping import group, short, step, topology
@@ -127,3 +129,17 @@ def test_what_cannot_work_is_refused() -> None:
         grouped.windowed_by(SlidingWindows.of(10).grace(5)).count(materialized=short_lived)
     with pytest.raises(TypeError, match="are no windows of an aggregation"):
         grouped.windowed_by(JoinWindows.of(5))  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("windows", [each[0] for each in KINDS])
+def test_a_plan_is_read_as_it_was_written(windows: Any) -> None:
+    """If this fails, an application that another process runs has other windows."""
+    graph = Graph()
+    windowed = group(graph).windowed_by(windows)
+    if not isinstance(windows, UnlimitedWindows):
+        windowed.emit_strategy(CLOSE)
+    windowed.reduce(max)
+    windowed.count()
+    made = topology(graph)
+    functions = functions_of(made)
+    assert from_json(to_json(made), functions, by_name) == made
