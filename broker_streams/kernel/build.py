@@ -60,6 +60,7 @@ class _Builder:
         self._global_stores = global_stores
         self._state = TaskState(settings.application_id, (part.number, partition))
         self._state.emit_interval_ms = settings.emit_interval_ms
+        self._state.key_serde, self._state.value_serde = settings.key_serde, settings.value_serde
         self._collector = Collector(partitions)
         self._failures = Failures(self._state, settings, self._collector.outputs.append)
         self._task = Task(self._state, PartitionGroup(settings.max_task_idle_ms), self._collector, self._failures)

@@ -37,17 +37,22 @@ class TaskState:
         "emit_interval_ms",
         "emitted_ms",
         "headers",
+        "key_serde",
         "metadata",
         "shared",
         "stream_time_ms",
         "system_time_ms",
         "task_id",
         "timestamp",
+        "value_serde",
     )
 
     def __init__(self, application_id: str, task_id: tuple[int, int]) -> None:
         self.application_id = application_id
         self.task_id = task_id
+        # The application's default serdes.
+        self.key_serde: Any = None
+        self.value_serde: Any = None
         # -1 before the first record, as in Kafka.
         self.stream_time_ms = -1
         self.system_time_ms = 0

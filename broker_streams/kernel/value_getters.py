@@ -182,9 +182,8 @@ def _of_buffer(parent: OpenGetter, buffer: Any) -> OpenGetter:
     get_parent = parent.get
 
     def get(key: Any) -> ValueAndTimestamp | None:
-        if not buffer.has(key):
-            return get_parent(key)
-        # The buffer does not know the time of the row that it keeps back the next one of.
-        return made(buffer.prior_value(key), UNKNOWN_MS)
+        is_buffered, value = buffer.prior_value_for_buffered(key)
+        # The buffer does not know the time of the row before.
+        return made(value, UNKNOWN_MS) if is_buffered else get_parent(key)
 
     return OpenGetter(get, None, parent.close)

@@ -69,15 +69,22 @@ class StoreOpener:
                 f"store {store.name} has no serde of its {'keys' if key_serde is None else 'values'};"
                 " give it one, or set default.key.serde and default.value.serde"
             )
+        # A serde of windowed keys, or of subscriptions, takes its inner serde from the defaults.
+        key_serde, value_serde = (
+            each.with_defaults(self.key_serde, self.value_serde) if hasattr(each, "with_defaults") else each
+            for each in (key_serde, value_serde)
+        )
         topic = changelog_topic(store, self.task.application_id)
         return kind(store.name, topic, key_serde, value_serde, self.task)
 
     def key_value(self, store: Store) -> KeyValueStore:
+        """Option: `logs_headers` (subscriptions of a foreign-key join)."""
         timestamped = store.kind is StoreKind.TIMESTAMPED_KEY_VALUE
         below = OrderedMap()
         layers: KeyValueBytes = below
         if store.logging:
-            layers = LoggedKeyValue(store.name, layers, self.task, self.changed, timestamped)
+            logs_headers = bool(store.options.get("logs_headers"))
+            layers = LoggedKeyValue(store.name, layers, self.task, self.changed, timestamped, logs_headers)
         if store.caching and self.cache is not None:
             layers = CachingKeyValue(layers, self.cache, self.task)
         if timestamped:

@@ -36,25 +36,35 @@ class KeyValueBytes(Protocol):
 
 
 class LoggedKeyValue:
-    """Writes each change to the changelog."""
+    """Writes each change to the changelog; with `logs_headers`, together with the headers of its record."""
 
-    __slots__ = ("_below", "_changed", "_name", "_task", "_timestamped", "get", "items")
+    __slots__ = ("_below", "_changed", "_logs_headers", "_name", "_task", "_timestamped", "get", "items")
 
-    def __init__(self, name: str, below: KeyValueBytes, task: TaskState, changed: Changed, timestamped: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        below: KeyValueBytes,
+        task: TaskState,
+        changed: Changed,
+        timestamped: bool,
+        logs_headers: bool = False,
+    ) -> None:
         self._name = name
         self._below = below
         self._task = task
         self._changed = changed
         self._timestamped = timestamped
+        self._logs_headers = logs_headers
         self.get = below.get
         self.items = below.items
 
     def put(self, key: bytes, value: bytes | None) -> None:
         self._below.put(key, value)
+        headers = self._task.headers if self._logs_headers else NO_HEADERS
         if value is not None and self._timestamped:
-            self._changed(self._name, key, value[8:], unpack_long(value)[0], NO_HEADERS)
+            self._changed(self._name, key, value[8:], unpack_long(value)[0], headers)
         else:
-            self._changed(self._name, key, value, self._task.timestamp, NO_HEADERS)
+            self._changed(self._name, key, value, self._task.timestamp, headers)
 
     def __len__(self) -> int:
         return len(self._below)

@@ -28,13 +28,25 @@ def rows_of(name: str, **options: Any) -> Store:
     return Store(name, StoreKind.TIMESTAMPED_KEY_VALUE, **{"value_serde": TEXT, **options})
 
 
+class _Opened(Opened):
+    """Keeps the headers of changelog records, too."""
+
+    def __init__(self, *stores: Store, cache_bytes: int = 0) -> None:
+        self.logged_headers: list[Headers] = []
+        super().__init__(*stores, cache_bytes=cache_bytes)
+
+    def _changed(self, store: str, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
+        self.logged_headers.append(headers)
+        self.log.append((store, key, value, timestamp))
+
+
 class Running:
     """A step below an input topic. `out` holds (key, value, timestamp) of all that it passes on."""
 
     def __init__(
         self, step: Step, *stores: Store, cache_bytes: int = 0, shared: Mapping[str, Any] | None = None
     ) -> None:
-        self.opened = Opened(*(stores or (rows_of("unused"),)), cache_bytes=cache_bytes)
+        self.opened = _Opened(*(stores or (rows_of("unused"),)), cache_bytes=cache_bytes)
         self.out: list[Passed] = []
         self.headers: list[Headers] = []
         self.processor = processor_of(step)
