@@ -1,9 +1,10 @@
-"""Graph nodes of sources and of repartition topics."""
+"""Graph nodes of sources, sinks, stores and repartition topics."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from broker_streams.dsl.graph import Graph, GraphNode, StepNode
@@ -23,6 +24,13 @@ from broker_streams.plan.topology import (
 
 SUFFIX: Final = "-repartition"
 _GENERATED: Final = re.compile(r"KSTREAM.*-[0-9]{10}")
+
+
+def function(node: str, field: str, call: Callable[..., Any]) -> Function:
+    """A function of the user, at its place. Raises TopologyError: it cannot be called."""
+    if not callable(call):
+        raise TopologyError(f"the {field} of {node} is {call!r}, which cannot be called")
+    return Function(f"{node}.{field}", call)
 
 
 class SourceNode(GraphNode):
@@ -66,6 +74,41 @@ class TableSourceNode(StepNode):
             topology.add_store(store, (self.name,))
             if self.reuses_topic:
                 topology.use_source_topic(store.name, self.source.topics[0])
+
+
+class SinkNode(GraphNode):
+    """Writes a stream to a topic. The parents of `sink` come with the writing."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__(sink.name)
+        self.sink = sink
+
+    def write(self, topology: TopologyBuilder) -> None:
+        topology.add_sink(replace(self.sink, parents=self.parent_names))
+
+
+class StoreNode(GraphNode):
+    """A store of the user, which processors are connected to by its name."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store.name)
+        self.store = store
+
+    def write(self, topology: TopologyBuilder) -> None:
+        topology.add_store(self.store)
+
+
+class GlobalStoreNode(StoreNode):
+    """A global store, and the source and processor that fill it. The node has the name of the processor."""
+
+    def __init__(self, store: Store, source: Source, processor_name: str, step: Step) -> None:
+        super().__init__(store)
+        self.name = processor_name
+        self.source = source
+        self.step = step
+
+    def write(self, topology: TopologyBuilder) -> None:
+        topology.add_global_store(self.store, self.source, ProcessorNode(self.name, (self.source.name,), self.step))
 
 
 class RepartitionNode(GraphNode):

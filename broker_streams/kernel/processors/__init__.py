@@ -2,6 +2,7 @@
 
 from broker_streams.kernel.processors import aggregate as aggregate
 from broker_streams.kernel.processors import foreign_key_join as foreign_key_join
+from broker_streams.kernel.processors import processor_api as processor_api
 from broker_streams.kernel.processors import session_aggregate as session_aggregate
 from broker_streams.kernel.processors import sliding_aggregate as sliding_aggregate
 from broker_streams.kernel.processors import stateless as stateless

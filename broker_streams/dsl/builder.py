@@ -1,0 +1,106 @@
+"""StreamsBuilder: where an application of the DSL begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from broker_streams.dsl.graph import Graph
+from broker_streams.dsl.kstream import KStream
+from broker_streams.dsl.nodes import GlobalStoreNode, SourceNode, StoreNode, function
+from broker_streams.dsl.suppliers import checked_supplier
+from broker_streams.dsl.topology import Topology, extractor_of
+from broker_streams.plan.steps.processor_api import Process
+from broker_streams.plan.stores import Store
+from broker_streams.plan.timestamps import TimestampExtractor
+from broker_streams.plan.topology import Source, TopologyBuilder, TopologyError
+
+
+class StreamsBuilder:
+    """Collects the calls of an application. `build` makes its topology."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self._topology: Topology | None = None
+
+    def stream(
+        self,
+        topics: str | Iterable[str] | re.Pattern[str],
+        *,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+        timestamp_extractor: TimestampExtractor | Callable[..., int] | None = None,
+        offset_reset: str | None = None,
+    ) -> KStream:
+        """Read topics, or all topics whose whole name matches a pattern.
+
+        `timestamp_extractor(record, partition_time_ms)` returns the timestamp of a record in ms. `offset_reset` is
+        earliest, latest, none, or by_duration: and an ISO duration.
+        """
+        names, pattern = _topics(topics)
+        name = self.graph.named(name, "KSTREAM-SOURCE-")
+        extractor = extractor_of(name, timestamp_extractor)
+        node = SourceNode(Source(name, names, pattern, key, value, extractor, checked_reset(offset_reset)))
+        self.graph.add(node)
+        return KStream(self.graph, node, name, key, value, (name,), False)
+
+    def add_state_store(self, store: Store) -> StreamsBuilder:
+        """Add a store that processors use by its name."""
+        self.graph.add(StoreNode(store))
+        return self
+
+    def add_global_store(
+        self,
+        store: Store,
+        topic: str,
+        supplier: Callable[[], Any],
+        *,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+        timestamp_extractor: TimestampExtractor | Callable[..., int] | None = None,
+    ) -> StreamsBuilder:
+        """Add a store that each instance fills from all partitions of a topic, with a processor that writes it."""
+        source_name = self.graph.named(name, "KSTREAM-SOURCE-", "-source")
+        processor_name = self.graph.named(name, "KTABLE-SOURCE-")
+        source = Source(source_name, (topic,), None, key, value, extractor_of(source_name, timestamp_extractor))
+        step = Process(function(processor_name, "supplier", checked_supplier(supplier)))
+        self.graph.add(GlobalStoreNode(store, source, processor_name, step))
+        return self
+
+    def build(self, config: Mapping[str, Any] | None = None) -> Topology:
+        """Make the topology. `config` has topology.optimization. Raises TopologyError: the calls do not fit together.
+
+        A second call returns the same topology.
+        """
+        from broker_streams.dsl.passes import optimize
+
+        if self._topology is None:
+            optimize(self.graph, config or {})
+            topology = TopologyBuilder()
+            self.graph.write(topology)
+            self._topology = Topology(topology)
+        return self._topology
+
+
+def _topics(topics: str | Iterable[str] | re.Pattern[str]) -> tuple[tuple[str, ...], str | None]:
+    """Topics, or a pattern. Raises TopologyError: none is given."""
+    if isinstance(topics, re.Pattern):
+        return (), topics.pattern
+    names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
+    if not names or not all(names):
+        raise TopologyError("a stream reads at least one topic, and each has a name")
+    return names, None
+
+
+def checked_reset(offset_reset: str | None) -> str | None:
+    """Raises TopologyError: no consumer knows this policy."""
+    if offset_reset is None or offset_reset in ("earliest", "latest", "none"):
+        return offset_reset
+    if re.fullmatch(r"by_duration:P.+", offset_reset):
+        return offset_reset
+    raise TopologyError(
+        f"offset reset {offset_reset!r} is not known; allowed are earliest, latest, none and by_duration:PT1H"
+    )
