@@ -10,3 +10,88 @@
 
 Imports run one way: dsl > plan; testing > kernel > plan. Plan and kernel have no socket, file, clock or random source.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from broker_streams.dsl.branched import BranchedStream as BranchedStream
+    from broker_streams.dsl.builder import StreamsBuilder as StreamsBuilder
+    from broker_streams.dsl.kstream import KStream as KStream
+    from broker_streams.dsl.topology import Topology as Topology
+    from broker_streams.kernel.errors import ErrorContext as ErrorContext
+    from broker_streams.kernel.errors import Response as Response
+    from broker_streams.kernel.errors import Result as Result
+    from broker_streams.kernel.errors import StreamsError as StreamsError
+    from broker_streams.kernel.errors import log_and_continue as log_and_continue
+    from broker_streams.kernel.errors import log_and_fail as log_and_fail
+    from broker_streams.kernel.processor import Processor as Processor
+    from broker_streams.kernel.processor import ProcessorContext as ProcessorContext
+    from broker_streams.kernel.processor import PunctuationType as PunctuationType
+    from broker_streams.plan.stores import Store as Store
+    from broker_streams.plan.stores import StoreKind as StoreKind
+    from broker_streams.plan.timestamps import TimestampExtractor as TimestampExtractor
+    from broker_streams.plan.topology import TopologyError as TopologyError
+    from broker_streams.records import KeyValue as KeyValue
+    from broker_streams.records import Record as Record
+    from broker_streams.records import ValueAndTimestamp as ValueAndTimestamp
+    from broker_streams.records import VersionedRecord as VersionedRecord
+    from broker_streams.records import Window as Window
+    from broker_streams.records import Windowed as Windowed
+    from broker_streams.serdes.json_values import JSON as JSON
+    from broker_streams.serdes.primitives import BOOLEAN as BOOLEAN
+    from broker_streams.serdes.primitives import BYTES as BYTES
+    from broker_streams.serdes.primitives import DOUBLE as DOUBLE
+    from broker_streams.serdes.primitives import FLOAT as FLOAT
+    from broker_streams.serdes.primitives import INTEGER as INTEGER
+    from broker_streams.serdes.primitives import LONG as LONG
+    from broker_streams.serdes.primitives import SHORT as SHORT
+    from broker_streams.serdes.primitives import STRING as STRING
+    from broker_streams.serdes.primitives import UUID as UUID
+    from broker_streams.serdes.primitives import VOID as VOID
+    from broker_streams.testing.topology_test_driver import TopologyTestDriver as TopologyTestDriver
+
+# The modules of the public names, imported at the first use of each: an application that only reads records pays for
+# no driver. The imports above say the same to a type checker.
+_MODULES: Final = {
+    "dsl.branched": ("BranchedStream",),
+    "dsl.builder": ("StreamsBuilder",),
+    "dsl.kstream": ("KStream",),
+    "dsl.topology": ("Topology",),
+    "kernel.errors": ("ErrorContext", "Response", "Result", "StreamsError", "log_and_continue", "log_and_fail"),
+    "kernel.processor": ("Processor", "ProcessorContext", "PunctuationType"),
+    "plan.stores": ("Store", "StoreKind"),
+    "plan.timestamps": ("TimestampExtractor",),
+    "plan.topology": ("TopologyError",),
+    "records": ("KeyValue", "Record", "ValueAndTimestamp", "VersionedRecord", "Window", "Windowed"),
+    "serdes.json_values": ("JSON",),
+    "serdes.primitives": (
+        "BOOLEAN",
+        "BYTES",
+        "DOUBLE",
+        "FLOAT",
+        "INTEGER",
+        "LONG",
+        "SHORT",
+        "STRING",
+        "UUID",
+        "VOID",
+    ),
+    "testing.topology_test_driver": ("TopologyTestDriver",),
+}
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})

@@ -15,6 +15,7 @@ from broker_streams.plan.steps.processor_api import Process
 from broker_streams.plan.stores import Store
 from broker_streams.plan.timestamps import TimestampExtractor
 from broker_streams.plan.topology import Source, TopologyBuilder, TopologyError
+from broker_streams.serdes.names import of as serde_of
 
 
 class StreamsBuilder:
@@ -42,9 +43,11 @@ class StreamsBuilder:
         names, pattern = _topics(topics)
         name = self.graph.named(name, "KSTREAM-SOURCE-")
         extractor = extractor_of(name, timestamp_extractor)
-        node = SourceNode(Source(name, names, pattern, key, value, extractor, checked_reset(offset_reset)))
+        key_serde, value_serde = serde_of(key), serde_of(value)
+        reset = checked_reset(offset_reset)
+        node = SourceNode(Source(name, names, pattern, key_serde, value_serde, extractor, reset))
         self.graph.add(node)
-        return KStream(self.graph, node, name, key, value, (name,), False)
+        return KStream(self.graph, node, name, key_serde, value_serde, (name,), False)
 
     def add_state_store(self, store: Store) -> StreamsBuilder:
         """Add a store that processors use by its name."""
@@ -65,7 +68,8 @@ class StreamsBuilder:
         """Add a store that each instance fills from all partitions of a topic, with a processor that writes it."""
         source_name = self.graph.named(name, "KSTREAM-SOURCE-", "-source")
         processor_name = self.graph.named(name, "KTABLE-SOURCE-")
-        source = Source(source_name, (topic,), None, key, value, extractor_of(source_name, timestamp_extractor))
+        extractor = extractor_of(source_name, timestamp_extractor)
+        source = Source(source_name, (topic,), None, serde_of(key), serde_of(value), extractor)
         step = Process(function(processor_name, "supplier", checked_supplier(supplier)))
         self.graph.add(GlobalStoreNode(store, source, processor_name, step))
         return self

@@ -15,6 +15,7 @@ from broker_streams.dsl.suppliers import checked_supplier, stores_of
 from broker_streams.plan.steps import Step, stateless
 from broker_streams.plan.steps.processor_api import Process, ProcessValues
 from broker_streams.plan.topology import Sink, TopologyError
+from broker_streams.serdes.names import of as serde_of
 
 if TYPE_CHECKING:
     from broker_streams.dsl.branched import BranchedStream
@@ -180,21 +181,21 @@ class KStream(Stream):
         """Write the stream to a topic NAME-repartition, and go on with what is read from it (KIP-221)."""
         if partitions is not None and partitions < 1:
             raise TopologyError(f"a repartition topic with {partitions} partitions cannot be; at least 1 is needed")
-        value_serde = self.value_serde if value is None else value
+        value_serde = serde_of(value) or self.value_serde
         prefix = self.graph.new_name("KSTREAM-REPARTITION-") if name is None else checked_name(name)
         chosen = None if partitioner is None else function(prefix, "partitioner", partitioner)
         # Kafka's topic has the default serde if none is given, whatever the stream has.
         node = repartition(
             self.graph,
             prefix,
-            key,
+            serde_of(key),
             value_serde,
             partitioner=chosen,
             partitions=partitions,
             is_optimizable=False,
         )
         self.graph.add(node, self.node)
-        key_serde = self.key_serde if key is None else key
+        key_serde = serde_of(key) or self.key_serde
         return KStream(self.graph, node, node.name, key_serde, value_serde, (node.name,), False)
 
     def repartitioned(self, prefix: str, key_serde: Any, value_serde: Any) -> RepartitionNode:
@@ -222,8 +223,8 @@ class KStream(Stream):
             (),
             topic if isinstance(topic, str) else None,
             None if isinstance(topic, str) else function(name, "topic_extractor", topic),
-            self.key_serde if key is None else key,
-            self.value_serde if value is None else value,
+            serde_of(key) or self.key_serde,
+            serde_of(value) or self.value_serde,
             None if partitioner is None else function(name, "partitioner", partitioner),
         )
         self.graph.add(SinkNode(sink), self.node)

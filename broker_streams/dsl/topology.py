@@ -17,6 +17,7 @@ from broker_streams.plan.stores import Store
 from broker_streams.plan.timestamps import TimestampExtractor
 from broker_streams.plan.topology import ProcessorNode, Sink, Source, TopologyBuilder
 from broker_streams.plan.topology import Topology as Plan
+from broker_streams.serdes.names import of as serde_of
 
 
 class Topology:
@@ -37,7 +38,7 @@ class Topology:
     ) -> Topology:
         """Read topics, or all topics whose whole name matches `pattern`."""
         extractor = extractor_of(name, timestamp_extractor)
-        self._builder.add_source(Source(name, topics, pattern, key, value, extractor, offset_reset))
+        self._builder.add_source(Source(name, topics, pattern, serde_of(key), serde_of(value), extractor, offset_reset))
         return self
 
     def add_processor(self, name: str, supplier: Callable[[], Any], *parents: str) -> Topology:
@@ -66,8 +67,8 @@ class Topology:
                 parents,
                 topic if isinstance(topic, str) else None,
                 None if isinstance(topic, str) else function(name, "topic_extractor", topic),
-                key,
-                value,
+                serde_of(key),
+                serde_of(value),
                 None if partitioner is None else function(name, "partitioner", partitioner),
             )
         )
@@ -93,7 +94,7 @@ class Topology:
         """Add a store that each instance fills from all partitions of a topic, with a processor that writes it."""
         step = Process(function(processor_name, "supplier", checked_supplier(supplier)))
         extractor = extractor_of(source_name, timestamp_extractor)
-        source = Source(source_name, (topic,), None, key, value, extractor)
+        source = Source(source_name, (topic,), None, serde_of(key), serde_of(value), extractor)
         self._builder.add_global_store(store, source, ProcessorNode(processor_name, (source_name,), step))
         return self
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import broker_streams.kernel.processors as _processors
-from broker_streams.kernel.collector import ChoosingSink, Collector, TopicSink
-from broker_streams.kernel.errors import StreamsError
+from broker_streams.kernel.collector import ChoosingSink, Collector, TopicSink, windowed_partitioner
+from broker_streams.kernel.errors import StreamsError, log_and_fail
 from broker_streams.kernel.failures import Failures
 from broker_streams.kernel.operators import processor_of
 from broker_streams.kernel.partition_group import Entry, Extract, Input, PartitionGroup, RecordQueue, extractor
@@ -19,8 +21,10 @@ from broker_streams.kernel.task import Task
 from broker_streams.plan.functions import Function
 from broker_streams.plan.java_order import in_hash_order
 from broker_streams.plan.stores import Store
+from broker_streams.plan.timestamps import TimestampExtractor
 from broker_streams.plan.topology import Node, ProcessorNode, Sink, Source, Subtopology, Topology
 from broker_streams.serdes import Serde
+from broker_streams.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 
 # The import registers the processors of all steps.
 assert _processors is not None
@@ -128,7 +132,9 @@ class _Builder:
     def _sink(self, node: Sink) -> Processor:
         key_serde = self._serde(node.name, "key", node.key_serde)
         value_serde = self._serde(node.name, "value", node.value_serde)
-        partitioner = node.partitioner.call if node.partitioner else getattr(key_serde, "partitions_of", None)
+        partitioner: Callable[..., Any] | None = node.partitioner.call if node.partitioner else None
+        if partitioner is None and isinstance(node.key_serde, TimeWindowedSerde | SessionWindowedSerde):
+            partitioner = windowed_partitioner(key_serde)
         if node.topic is not None and partitioner is None:
             topic = self._decorated(node.topic)
             return TopicSink(node.name, topic, key_serde, value_serde, self._collector, self._failures)
@@ -204,14 +210,63 @@ def stores_in_order(part: Subtopology) -> Iterable[Store]:
 
 
 def resolved(serde: Any, settings: TaskSettings, node: str, part: str) -> Serde:
-    """The serde of a node, or the application's default. A serde of windowed keys or of changes takes its inner serde
-    from the defaults too (`with_defaults`). Raises StreamsError: there is none.
+    """The serde of a node, or the application's default. A serde around another one (of windowed keys, of changes) that
+    has None as `inner` takes the default there. Raises StreamsError: no serde is given.
     """
     default = settings.key_serde if part == "key" else settings.value_serde
-    found = default if serde is None else serde
-    if found is None:
+    found: Any = default if serde is None else serde
+    if found is not None and getattr(found, "inner", found) is None and default is not None:
+        found = copy.copy(found)
+        found.inner = default
+    if found is None or getattr(found, "inner", found) is None:
         raise StreamsError(f"{node} has no {part} serde: give it one, or set default.{part}.serde")
-    with_defaults = getattr(found, "with_defaults", None)
-    if with_defaults is not None:
-        found = with_defaults(settings.key_serde, settings.value_serde)
     return found  # type: ignore[no-any-return]
+
+
+class ReadOnlyStore:
+    """A global store as the processors of tasks see it."""
+
+    def __init__(self, name: str, store: Any) -> None:
+        self._name = name
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        """Raises PermissionError: the call writes."""
+        if name in _WRITES:
+            raise PermissionError(
+                f"global store {self._name} is filled from its topic only; {name} is not allowed here"
+            )
+        return getattr(self._store, name)
+
+
+_WRITES = frozenset(("put", "put_all", "put_if_absent", "delete", "remove", "restore", "flush", "set_flush_listener"))
+
+
+def build_global(topology: Topology, settings: TaskSettings) -> Task | None:
+    """The task that fills the global stores, initialized at time 0; None: the topology has none.
+
+    It reads all partitions of its topics, and has no results. Errors of its processors end it, unless
+    processing.exception.handler.global.enabled is set.
+    """
+    nodes = tuple(each for each in topology.nodes if each.name in topology.global_nodes)
+    if not nodes:
+        return None
+    stores = tuple(each for each in topology.stores if each.name in topology.global_stores)
+    # Kafka takes timestamps as they are, and keeps back no row.
+    changed = dataclasses.replace(
+        settings,
+        cache_bytes=0,
+        max_task_idle_ms=-1,
+        timestamp_extractor=TimestampExtractor.FAIL_ON_INVALID,
+        processing_handler=settings.processing_handler if settings.global_processing_handler else log_and_fail,
+    )
+    nodes = tuple(
+        dataclasses.replace(each, timestamp_extractor=None) if isinstance(each, Source) else each for each in nodes
+    )
+    task = build(topology, Subtopology(-1, nodes, stores), -1, changed)
+    for node in nodes:
+        if isinstance(node, Source):
+            for topic in node.topics:
+                task.assign(topic, 0)
+    task.initialize(0)
+    return task

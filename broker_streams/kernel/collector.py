@@ -162,3 +162,12 @@ class ChoosingSink(Processor):
         if partition is None and key is not None and collector.partitions is not None:
             partition = partition_of(key, collector.partitions(topic))
         collector.outputs.append((topic, partition, key, value, record.timestamp, headers))
+
+
+def windowed_partitioner(serde: Any) -> Callable[[str, Any, Any, int], int | None]:
+    """The windows of one key are in one partition, that of the key without its window."""
+
+    def choose(topic: str, key: Any, value: Any, count: int) -> int | None:
+        return None if key is None else partition_of(serde.inner.serialize(topic, key.key) or b"", count)
+
+    return choose

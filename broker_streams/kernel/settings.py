@@ -1,13 +1,25 @@
-"""The settings that a task needs, as values. Hosts read them from the application's configuration."""
+"""The settings that a task needs, as values, and their reading from an application's configuration."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from broker_streams.kernel.errors import Handler, log_and_fail
+from broker_streams.kernel.errors import HANDLERS, Handler, log_and_fail
 from broker_streams.plan.functions import Function
 from broker_streams.plan.timestamps import TimestampExtractor
+from broker_streams.serdes import names
+
+_HANDLERS: Final = {
+    "deserialization.exception.handler": "deserialization_handler",
+    "production.exception.handler": "production_handler",
+    "processing.exception.handler": "processing_handler",
+}
+_NUMBERS: Final = {
+    "max.task.idle.ms": "max_task_idle_ms",
+    "statestore.cache.max.bytes": "cache_bytes",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +46,59 @@ class TaskSettings:
     cache_bytes: int = 10 * 1024 * 1024
     # Joins and windows look for results that became final at most this often (Kafka's internal settings).
     emit_interval_ms: int = 1000
+
+    @staticmethod
+    def of(config: Mapping[str, Any], **changed: Any) -> TaskSettings:
+        """Read the settings of a task by Kafka's names; all others are left alone. Values may be texts, as in a file.
+
+        Serdes, extractors and handlers may be objects, functions, or names of Kafka's classes. Raises ValueError.
+        """
+        found: dict[str, Any] = {"application_id": config.get("application.id")}
+        found["key_serde"] = names.of(config.get("default.key.serde"))
+        found["value_serde"] = names.of(config.get("default.value.serde"))
+        if (extractor := config.get("default.timestamp.extractor")) is not None:
+            found["timestamp_extractor"] = _extractor(extractor)
+        for name, field in _HANDLERS.items():
+            given = config.get(name, config.get(f"default.{name}"))
+            if given is not None:
+                found[field] = _handler(name, given)
+        if (given := config.get("processing.exception.handler.global.enabled")) is not None:
+            found["global_processing_handler"] = str(given).lower() == "true"
+        if (topic := config.get("errors.dead.letter.queue.topic.name")) is not None:
+            found["dead_letter_topic"] = str(topic)
+        for name, field in _NUMBERS.items():
+            if (given := config.get(name)) is not None:
+                try:
+                    found[field] = int(given)
+                except (TypeError, ValueError):
+                    raise ValueError(f"{name} is {given!r}, which is no number") from None
+        found.update(changed)
+        if not found["application_id"]:
+            raise ValueError("application.id is missing; it names the application's topics and its group")
+        return TaskSettings(**found)
+
+
+def _short(name: object) -> str:
+    """The last part of the name of a Java class."""
+    return str(name).rpartition(".")[2]
+
+
+def _extractor(given: Any) -> TimestampExtractor | Function:
+    if isinstance(given, TimestampExtractor):
+        return given
+    if callable(given):
+        return Function("default.timestamp.extractor", given)
+    try:
+        return TimestampExtractor(_short(given))
+    except ValueError:
+        allowed = ", ".join(each.value for each in TimestampExtractor)
+        raise ValueError(f"default.timestamp.extractor is {given!r}; allowed are a function, or {allowed}") from None
+
+
+def _handler(name: str, given: Any) -> Handler:
+    if callable(given):
+        return given  # type: ignore[no-any-return]
+    found = HANDLERS.get(_short(given))
+    if found is None:
+        raise ValueError(f"{name} is {given!r}; allowed are a function, or {', '.join(HANDLERS)}")
+    return found
