@@ -20,19 +20,17 @@ T = TypeVar("T", bound=Timed)
 class TimeHeap(Generic[T]):
     """Elements by `time_ms`, which must not change while they are in it."""
 
-    __slots__ = ("_items",)
+    __slots__ = ("items",)
 
     def __init__(self) -> None:
-        self._items: list[T] = []
-
-    def __len__(self) -> int:
-        return len(self._items)
+        # In the order of the heap: the first element has the lowest time.
+        self.items: list[T] = []
 
     def first(self) -> T | None:
-        return self._items[0] if self._items else None
+        return self.items[0] if self.items else None
 
     def push(self, item: T) -> None:
-        items = self._items
+        items = self.items
         time_ms = item.time_ms
         at = len(items)
         items.append(item)
@@ -46,7 +44,7 @@ class TimeHeap(Generic[T]):
 
     def pop(self) -> T:
         """Raises IndexError: the heap is empty."""
-        items = self._items
+        items = self.items
         last = items.pop()
         if not items:
             return last
@@ -63,4 +61,4 @@ class TimeHeap(Generic[T]):
         return found
 
     def clear(self) -> None:
-        self._items.clear()
+        self.items.clear()

@@ -61,11 +61,16 @@ class RecordQueue:
     """The records of one partition. A `head_input` without a `head` was skipped: only its offset counts."""
 
     __slots__ = (
+        "_entry",
+        "_extract",
+        "_key",
+        "_value",
         "consumed",
-        "entry",
+        "forward",
         "head",
         "head_input",
         "inputs",
+        "node",
         "partition",
         "partition_time_ms",
         "time_ms",
@@ -75,7 +80,12 @@ class RecordQueue:
     def __init__(self, topic: str, partition: int, entry: Entry) -> None:
         self.topic = topic
         self.partition = partition
-        self.entry = entry
+        self.node = entry.node
+        self.forward = entry.forward
+        self._entry = entry
+        self._key = entry.key
+        self._value = entry.value
+        self._extract = entry.extract
         self.inputs: deque[Input] = deque()
         self.head: Record | None = None
         self.head_input: Input | None = None
@@ -97,35 +107,42 @@ class RecordQueue:
         """Forget the head, and make the next input that can be read the head; without one, the last that cannot."""
         if self.time_ms > self.partition_time_ms:
             self.partition_time_ms = self.time_ms
-        self.head = self.head_input = None
-        self.time_ms = NO_TIMESTAMP
         inputs = self.inputs
-        entry, topic = self.entry, self.topic
+        topic = self.topic
         found: Input | None = None
         while inputs:
             found = inputs.popleft()
             key, value, timestamp, offset, headers = found
             try:
-                key_object = entry.key(topic, key, headers)
-                value_object = entry.value(topic, value, headers)
+                key_object = self._key(topic, key, headers)
+                value_object = self._value(topic, value, headers)
             except Exception as error:
-                entry.refuse(self, found, error)
+                self._forget_head()
+                self._entry.refuse(self, found, error)
                 continue
-            if entry.extract is not None:
+            if self._extract is not None:
+                self._forget_head()
                 consumed = ConsumedRecord(topic, self.partition, offset, timestamp, key_object, value_object, headers)
-                timestamp = self._extracted(entry.extract, consumed)
+                timestamp = self._extracted(self._extract, consumed)
                 if timestamp < 0:
-                    entry.skip(self, found, timestamp)
+                    self._entry.skip(self, found, timestamp)
                     continue
             elif timestamp < 0:
+                self._forget_head()
                 raise InvalidTimestamp(
                     f"record {topic}-{self.partition} at offset {offset} has timestamp {timestamp}:"
                     " set default.timestamp.extractor to one that takes negative timestamps"
                 )
             self.head = Record(key_object, value_object, timestamp, headers)
             self.time_ms = timestamp
-            break
+            self.head_input = found
+            return
+        self._forget_head()
         self.head_input = found
+
+    def _forget_head(self) -> None:
+        self.head = self.head_input = None
+        self.time_ms = NO_TIMESTAMP
 
     def _extracted(self, extract: Extract, record: ConsumedRecord) -> int:
         place = f"record {record.topic}-{record.partition} at offset {record.offset}"
@@ -141,8 +158,8 @@ class RecordQueue:
 
     def clear(self) -> None:
         self.inputs.clear()
-        self.head = self.head_input = None
-        self.time_ms = self.partition_time_ms = NO_TIMESTAMP
+        self._forget_head()
+        self.partition_time_ms = NO_TIMESTAMP
 
 
 class PartitionGroup:
@@ -151,6 +168,9 @@ class PartitionGroup:
     def __init__(self, max_task_idle_ms: int) -> None:
         self._max_task_idle_ms = max_task_idle_ms
         self.queues: dict[tuple[str, int], RecordQueue] = {}
+        # The queue of a task with one input, which needs no order; then nothing is in the heap.
+        self.only: RecordQueue | None = None
+        # Queues with records, by the timestamps of their heads.
         self._filled: TimeHeap[RecordQueue] = TimeHeap()
         # Records that wait on the broker, as far as the host knows.
         self._lags: dict[tuple[str, int], int] = {}
@@ -158,6 +178,12 @@ class PartitionGroup:
 
     def assign(self, queue: RecordQueue) -> None:
         self.queues[queue.topic, queue.partition] = queue
+        if len(self.queues) == 1:
+            self.only = queue
+        elif self.only is not None:
+            if self.only.head_input is not None:
+                self._filled.push(self.only)
+            self.only = None
 
     def add(self, topic: str, partition: int, inputs: Iterable[Input]) -> int:
         """Add records and return how many of the partition wait now. Raises LookupError: it is no input of the task."""
@@ -166,7 +192,7 @@ class PartitionGroup:
             raise LookupError(f"partition {topic}-{partition} is no input of this task")
         was_empty = queue.head_input is None
         queue.add(inputs)
-        if was_empty and queue.head_input is not None:
+        if was_empty and queue.head_input is not None and self.only is None:
             self._filled.push(queue)
         return len(queue)
 
@@ -180,7 +206,9 @@ class PartitionGroup:
 
     def is_ready(self, now_ms: int) -> bool:
         """Whether a record may be processed now, or another one that is older could still come."""
-        if self._max_task_idle_ms < 0 or len(self._filled) == len(self.queues):
+        if self.only is not None:
+            return self.only.head_input is not None
+        if self._max_task_idle_ms < 0 or len(self._filled.items) == len(self.queues):
             self._deadlines_ms.clear()
             return True
         for place, queue in self.queues.items():
@@ -193,20 +221,17 @@ class PartitionGroup:
                 return False
             if now_ms < self._deadlines_ms.setdefault(place, now_ms + self._max_task_idle_ms):
                 return False
-        return len(self._filled) > 0
+        return bool(self._filled.items)
 
-    def poll(self) -> tuple[RecordQueue, Record | None, Input] | None:
-        """Take the next record, with its queue and input. None instead of the record: the input was skipped."""
-        filled = self._filled
-        if not len(filled):
-            return None
-        queue = filled.pop()
-        record, found = queue.head, queue.head_input
-        assert found is not None
-        queue.advance()
-        if queue.head_input is not None:
-            filled.push(queue)
-        return queue, record, found
+    def take(self) -> RecordQueue | None:
+        """The queue whose head is next, for a call of `give_back` after its `advance`. None: all queues are empty."""
+        if self.only is not None:
+            return None if self.only.head_input is None else self.only
+        return self._filled.pop() if self._filled.items else None
+
+    def give_back(self, queue: RecordQueue) -> None:
+        if queue.head_input is not None and self.only is None:
+            self._filled.push(queue)
 
     def waiting(self) -> int:
         return sum(len(queue) for queue in self.queues.values())

@@ -24,6 +24,9 @@ from broker_streams.kernel.processor import Processor, ProcessorContext, Punctua
 from broker_streams.kernel.punctuation import PunctuationQueue, Schedule
 from broker_streams.records import NO_HEADERS, RecordMetadata
 
+# A NamedTuple without the call of its own `__new__`, which costs as much as a processor.
+_metadata = tuple.__new__
+
 
 class Task:
     """Made by kernel/build.py. `stores` are flushed in their order. `commit_requested`: a processor asked for it."""
@@ -105,13 +108,19 @@ class Task:
         """Process at most `limit` records; return how many. Raises StreamsError: the task cannot go on."""
         state, failures, group, stream_time = self.state, self._failures, self._group, self._stream_time
         state.system_time_ms = now_ms
+        only = group.only
+        queue: RecordQueue | None = None
         count = 0
         try:
-            while count < limit and group.is_ready(now_ms):
-                polled = group.poll()
-                if polled is None:
+            while count < limit:
+                # One input is the usual case: its records are always ready.
+                queue = only if only is not None else group.take() if group.is_ready(now_ms) else None
+                if queue is None or (found := queue.head_input) is None:
                     break
-                queue, record, found = polled
+                record = queue.head
+                queue.advance()
+                if only is None:
+                    group.give_back(queue)
                 count += 1
                 offset = found[3]
                 if record is not None:
@@ -120,9 +129,9 @@ class Task:
                         state.stream_time_ms = timestamp
                     state.timestamp = timestamp
                     state.headers = record.headers
-                    state.metadata = RecordMetadata(queue.topic, queue.partition, offset)
+                    state.metadata = _metadata(RecordMetadata, (queue.topic, queue.partition, offset))
                     failures.input = found
-                    queue.entry.forward(record)
+                    queue.forward(record)
                 queue.consumed = offset
                 if stream_time.due_ms <= state.stream_time_ms:
                     stream_time.run(state.stream_time_ms, self._punctuate)
@@ -133,7 +142,7 @@ class Task:
         except StreamsError:
             raise
         except Exception as error:
-            raise self._unguarded(error, queue.entry.node) from error
+            raise self._unguarded(error, "" if queue is None else queue.node) from error
         finally:
             if count:
                 self.commit_needed = True
