@@ -115,10 +115,8 @@ class _Builder:
     def _context(self, node: Node) -> ProcessorContext:
         children = {child.name: self._forwards[child.name] for child in self._children.get(node.name, ())}
         names = node.stores if isinstance(node, ProcessorNode) else ()
-        stores = {
-            **self._global_stores,
-            **{name: self._task.stores[name] for name in names if name in self._task.stores},
-        }
+        stores: dict[str, Any] = {name: ReadOnlyStore(name, store) for name, store in self._global_stores.items()}
+        stores |= {name: self._task.stores[name] for name in names if name in self._task.stores}
         task = self._task
 
         def schedule(*args: Any) -> Any:

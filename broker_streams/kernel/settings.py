@@ -71,7 +71,7 @@ class TaskSettings:
                 try:
                     found[field] = int(given)
                 except (TypeError, ValueError):
-                    raise ValueError(f"{name} is {given!r}, which is no number") from None
+                    raise ValueError(f"{name} is {given!r}; a number is allowed") from None
         found.update(changed)
         if not found["application_id"]:
             raise ValueError("application.id is missing; it names the application's topics and its group")

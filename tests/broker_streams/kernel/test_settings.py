@@ -1,0 +1,84 @@
+"""Settings of a task by Kafka's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker_streams import LONG, STRING, TimestampExtractor
+from broker_streams.kernel.errors import log_and_continue, log_and_fail
+from broker_streams.kernel.settings import TaskSettings
+from broker_streams.plan.functions import Function
+
+HANDLERS = "org.apache.kafka.streams.errors."
+
+
+def test_settings_are_read_by_their_names() -> None:
+    """If this fails, an application does not do what its configuration says."""
+    found = TaskSettings.of(
+        {
+            "application.id": "app",
+            "bootstrap.servers": "localhost:9092",
+            "default.key.serde": "org.apache.kafka.common.serialization.Serdes$StringSerde",
+            "default.value.serde": LONG,
+            "default.timestamp.extractor": "org.apache.kafka.streams.processor.WallclockTimestampExtractor",
+            "default.deserialization.exception.handler": f"{HANDLERS}LogAndContinueExceptionHandler",
+            "processing.exception.handler": f"{HANDLERS}LogAndContinueProcessingExceptionHandler",
+            "production.exception.handler": f"{HANDLERS}DefaultProductionExceptionHandler",
+            "processing.exception.handler.global.enabled": "true",
+            "errors.dead.letter.queue.topic.name": "dead",
+            "max.task.idle.ms": "-1",
+            "statestore.cache.max.bytes": 0,
+        },
+        emit_interval_ms=0,
+    )
+    assert found == TaskSettings(
+        "app",
+        STRING,
+        LONG,
+        TimestampExtractor.WALL_CLOCK,
+        log_and_continue,
+        log_and_fail,
+        log_and_continue,
+        True,
+        "dead",
+        -1,
+        0,
+        0,
+    )
+
+
+def test_settings_may_be_functions() -> None:
+    """If this fails, users cannot write handlers and extractors."""
+
+    def mine(*args: Any) -> Any:
+        return None
+
+    names = ("deserialization", "production", "processing")
+    config = {f"{name}.exception.handler": mine for name in names}
+    found = TaskSettings.of({"application.id": "app", "default.timestamp.extractor": mine, **config})
+    assert (found.deserialization_handler, found.production_handler, found.processing_handler) == (mine, mine, mine)
+    assert isinstance(found.timestamp_extractor, Function)
+    assert found.timestamp_extractor.call is mine
+    chosen = TaskSettings.of({"application.id": "app", "default.timestamp.extractor": TimestampExtractor.WALL_CLOCK})
+    assert chosen.timestamp_extractor is TimestampExtractor.WALL_CLOCK
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({}, "application.id is missing"),
+        (
+            {"application.id": "a", "default.timestamp.extractor": "Mine"},
+            "default.timestamp.extractor is 'Mine'; allowed",
+        ),
+        ({"application.id": "a", "processing.exception.handler": "Mine"}, "processing.exception.handler is 'Mine'"),
+        ({"application.id": "a", "max.task.idle.ms": "soon"}, "max.task.idle.ms is 'soon'; a number is allowed"),
+        ({"application.id": "a", "default.key.serde": "Mine"}, "'Mine' is no serde"),
+    ],
+)
+def test_wrong_settings_are_named(config: dict[str, Any], text: str) -> None:
+    """If this fails, a typing error in a configuration has a default in its place."""
+    with pytest.raises(ValueError, match=text):
+        TaskSettings.of(config)
