@@ -19,6 +19,7 @@ from broker_streams.serdes.names import of as serde_of
 
 if TYPE_CHECKING:
     from broker_streams.dsl.branched import BranchedStream
+    from broker_streams.dsl.grouped import KGroupedStream
 
 
 class KStream(Stream):
@@ -166,6 +167,27 @@ class KStream(Stream):
         sources = tuple(dict.fromkeys((*self.sources, *other.sources)))
         needs_repartition = self.needs_repartition or other.needs_repartition
         return KStream(self.graph, node, node.name, None, None, sources, needs_repartition)
+
+    # Groups and tables.
+
+    def group_by_key(self, *, key: Any = None, value: Any = None, name: str | None = None) -> KGroupedStream:
+        """Group records by their key. `name` is that of the repartition topic, if one is needed."""
+        from broker_streams.dsl.grouped import KGroupedStream
+
+        key_serde, value_serde = serde_of(key) or self.key_serde, serde_of(value) or self.value_serde
+        return KGroupedStream(
+            self.graph, self.node, self.name, key_serde, value_serde, self.sources, self.needs_repartition, name
+        )
+
+    def group_by(
+        self, selector: Callable[[Any, Any], Any], *, key: Any = None, value: Any = None, name: str | None = None
+    ) -> KGroupedStream:
+        """Group records by the key that `selector(key, value)` returns, behind a repartition topic."""
+        from broker_streams.dsl.grouped import KGroupedStream
+
+        node = self.select_key_node(selector, name)
+        value_serde = serde_of(value) or self.value_serde
+        return KGroupedStream(self.graph, node, node.name, serde_of(key), value_serde, self.sources, True, name)
 
     # Topics.
 
