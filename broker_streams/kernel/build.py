@@ -133,6 +133,9 @@ class _Builder:
         partitioner: Callable[..., Any] | None = node.partitioner.call if node.partitioner else None
         if partitioner is None and isinstance(node.key_serde, TimeWindowedSerde | SessionWindowedSerde):
             partitioner = windowed_partitioner(key_serde)
+        if partitioner is None:
+            # Values that know the partition of their receiver: responses of foreign-key joins.
+            partitioner = getattr(value_serde, "partitions_of", None)
         if node.topic is not None and partitioner is None:
             topic = self._decorated(node.topic)
             return TopicSink(node.name, topic, key_serde, value_serde, self._collector, self._failures)
@@ -208,12 +211,14 @@ def stores_in_order(part: Subtopology) -> Iterable[Store]:
 
 
 def resolved(serde: Any, settings: TaskSettings, node: str, part: str) -> Serde:
-    """The serde of a node, or the application's default. A serde around another one (of windowed keys, of changes) that
-    has None as `inner` takes the default there. Raises StreamsError: no serde is given.
+    """The serde of a node, or the application's default. A serde around another one takes a default in its place if it
+    has none (`with_defaults`, or None as `inner`). Raises StreamsError: no serde is given.
     """
     default = settings.key_serde if part == "key" else settings.value_serde
     found: Any = default if serde is None else serde
-    if found is not None and getattr(found, "inner", found) is None and default is not None:
+    if hasattr(found, "with_defaults"):
+        found = found.with_defaults(settings.key_serde, settings.value_serde)
+    elif found is not None and getattr(found, "inner", found) is None and default is not None:
         found = copy.copy(found)
         found.inner = default
     if found is None or getattr(found, "inner", found) is None:
