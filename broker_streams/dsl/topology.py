@@ -98,6 +98,25 @@ class Topology:
         self._builder.add_global_store(store, source, ProcessorNode(processor_name, (source_name,), step))
         return self
 
+    def add_read_only_state_store(
+        self,
+        store: Store,
+        source_name: str,
+        topic: str,
+        processor_name: str,
+        supplier: Callable[[], Any],
+        *,
+        key: Any = None,
+        value: Any = None,
+        timestamp_extractor: TimestampExtractor | Callable[..., int] | None = None,
+    ) -> Topology:
+        """Add a store that a processor fills from a topic, which is its changelog too (KIP-813)."""
+        self.add_source(source_name, topic, key=key, value=value, timestamp_extractor=timestamp_extractor)
+        self.add_processor(processor_name, supplier, source_name)
+        self._builder.add_store(store, (processor_name,))
+        self._builder.use_source_topic(store.name, topic)
+        return self
+
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
         """Let a processor use stores. Processors that share a store are in one sub-topology."""
         self._builder.connect(processor, *stores)

@@ -123,9 +123,12 @@ class TopologyTestDriver:
     def advance_wall_clock_time(self, advance_ms: int) -> None:
         """Move the clock, call the punctuations that are due, and process what waited for the time."""
         self._now_ms += advance_ms
-        if self._task is not None:
-            self._task.punctuate(self._now_ms)
-            self._commit()
+        try:
+            if self._task is not None:
+                self._task.punctuate(self._now_ms)
+                self._commit()
+        finally:
+            self._capture()
         self._complete()
 
     @property
@@ -234,14 +237,17 @@ class TopologyTestDriver:
         self._global_task.run(self._now_ms)
 
     def _complete(self) -> None:
-        self._capture()
         task = self._task
         if task is None:
             return
         # Nothing waits on a broker.
         task.update_lags({(topic, 0): 0 for topic in self._inputs})
-        while task.waiting() and task.process(self._now_ms):
-            self._commit()
+        try:
+            while task.waiting() and task.process(self._now_ms):
+                self._commit()
+                self._capture()
+        finally:
+            # What a task wrote before an error is seen too, as are dead letters.
             self._capture()
 
     def _commit(self) -> None:

@@ -15,6 +15,8 @@ from broker_streams import (
     TopologyError,
     TopologyTestDriver,
 )
+from broker_streams.plan.codec import from_json, functions_of, to_json
+from broker_streams.serdes.names import by_name
 
 CONFIG = {"application.id": "app", "default.key.serde": STRING, "default.value.serde": STRING}
 
@@ -85,6 +87,29 @@ def test_stores_are_connected() -> None:
         driver.create_input_topic("two").pipe_input("k", "v", 1)
         record = driver.create_output_topic("app-prices-changelog").read_record()
         assert (record.key, record.value, record.timestamp) == ("k", "v", 7)
+
+
+def test_a_topic_may_fill_a_store_and_be_its_changelog() -> None:
+    """If this fails, a store that is read from a topic is written to another topic once more."""
+    topology = Topology().add_read_only_state_store(
+        Store("prices", StoreKind.KEY_VALUE), "in", "prices", "fill", Fills, key=STRING, value=STRING
+    )
+    store = topology.plan.store("prices")
+    assert topology.plan.changelog(store, "app") == "prices"
+    with TopologyTestDriver(topology, CONFIG) as driver:
+        driver.create_input_topic("prices").pipe_input("apple", "3")
+        assert driver.get_key_value_store("prices").get("apple") == "3"
+        assert driver.produced == []
+
+
+def test_a_plan_that_was_read_back_runs() -> None:
+    """If this fails, an application that starts from its plan has other results than its code."""
+    plan = made().plan
+    again = from_json(to_json(plan), functions_of(plan), by_name)
+    with TopologyTestDriver(again, CONFIG) as driver:
+        driver.create_input_topic("prices").pipe_input("apple", "3")
+        driver.create_input_topic("orders").pipe_input("a", "apple")
+        assert driver.create_output_topic("results").read_value() == "apple:3"
 
 
 def test_wrong_nodes_are_refused() -> None:

@@ -15,10 +15,11 @@ from broker_streams.kernel.settings import TaskSettings
 from broker_streams.kernel.task import Task
 from broker_streams.plan.functions import Function
 from broker_streams.plan.steps import Step
-from broker_streams.plan.steps.stateless import FlatMapValues, MapValues, PassThrough
+from broker_streams.plan.steps.stateless import FlatMapValues, MapValues, PassThrough, SelectKey
 from broker_streams.plan.timestamps import TimestampExtractor
 from broker_streams.plan.topology import InternalTopic, ProcessorNode, Sink, Source, TopologyBuilder
-from broker_streams.records import NO_HEADERS, Headers, Record
+from broker_streams.records import NO_HEADERS, Headers, Record, Window, Windowed
+from broker_streams.serdes.windowed import TimeWindowedSerde
 
 
 class Text:
@@ -368,3 +369,81 @@ def test_a_response_may_have_its_own_dead_letters() -> None:
     task.add("in", 0, [record("poison")])
     task.run(0)
     assert task.take_results()[0] == [letter]
+
+
+def test_the_windows_of_a_key_are_in_its_partition() -> None:
+    """If this fails, readers of a windowed topic find the windows of one key in several partitions."""
+    windowed = MapValues(function(lambda value: value))
+    serde = TimeWindowedSerde(Text(), 10)
+    select = SelectKey(function(lambda key, value: Windowed(key, Window(int(value), int(value) + 10))))
+    sink = Sink("sink", ("step-1",), "out", key_serde=serde)
+    task = task_of(windowed, select, sink=sink, partitions=lambda topic: 3)
+    task.add("in", 0, [record(str(start), key="k") for start in range(0, 100, 10)])
+    task.run(0)
+    # The partition of b"k" alone.
+    assert [each[1] for each in task.take_results()[0]] == [2] * 10
+
+
+def test_a_serde_takes_the_default_inside() -> None:
+    """If this fails, windowed keys need a serde although the application has a default."""
+    serde: Any = TimeWindowedSerde(None, 10)  # type: ignore[arg-type]
+    select = SelectKey(function(lambda key, value: Windowed(key, Window(0, 10))))
+    task = task_of(select, sink=Sink("sink", ("step-0",), "out", key_serde=serde), partitions=lambda topic: 1)
+    task.add("in", 0, [record("v", key="k")])
+    task.run(0)
+    assert task.take_results()[0][0][2] == b"k" + bytes(8)
+
+
+def test_a_record_that_the_cluster_refused() -> None:
+    """If this fails, the production handler is not asked about errors of the cluster."""
+    task = task_of(dead_letter_topic="dead", production_handler=log_and_continue)
+    task.add("in", 0, [record("v", offset=3)])
+    task.run(0)
+    (output,) = task.take_results()[0]
+    assert task.production_failed("sink", output, ValueError("too large")) is Result.RESUME
+    assert [each[0] for each in task.take_results()[0]] == ["dead"]
+    assert task.state.dropped_records == 1
+    assert task_of().production_failed("sink", output, ValueError("too large")) is Result.FAIL
+
+
+def test_times_go_on_after_a_restart() -> None:
+    """If this fails, records that are too late are processed again after each restart."""
+    task = task_of(timestamp_extractor=TimestampExtractor.USE_PARTITION_TIME_ON_INVALID)
+    task.set_partition_time("in", 0, 50)
+    assert task.state.stream_time_ms == 50
+    task.add("in", 0, [record("a", -1), record("b", 40, 1)])
+    task.run(0)
+    assert [each[4] for each in task.take_results()[0]] == [50, 40]
+    assert task.state.stream_time_ms == 50
+
+
+def test_wrong_punctuations_are_refused() -> None:
+    """If this fails, a punctuation without an interval never ends."""
+    task = task_of(Clock())
+    (context,) = [found for _, found in task._processors.values() if found.node == "step-0"]
+    for interval_ms, start_ms in ((0, None), (5, -1)):
+        with pytest.raises(ValueError, match=r"at least [01] is allowed"):
+            context.schedule(interval_ms, PunctuationType.STREAM_TIME, lambda time: None, start_ms)
+
+
+def test_errors_of_processors_at_their_ends() -> None:
+    """If this fails, an error of `init` or `close` is lost, or other processors stay open."""
+
+    class Broken(Step):
+        KIND = ""
+
+    closed: list[str] = []
+
+    class Fails(Processor):
+        def __init__(self, step: Step) -> None:
+            pass
+
+        def close(self) -> None:
+            closed.append("closed")
+            raise ValueError("cannot close")
+
+    operator(Broken)(Fails)
+    task = task_of(Broken(), Broken())
+    with pytest.raises(StreamsError, match="processor step-1 cannot be closed: cannot close"):
+        task.close()
+    assert closed == ["closed", "closed"]
