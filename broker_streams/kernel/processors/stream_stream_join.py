@@ -7,24 +7,13 @@ passed the end of its window (KIP-633): a later record might still be its partne
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from broker_streams.kernel.operators import operator
 from broker_streams.kernel.processor import Processor, ProcessorContext
-from broker_streams.plan.functions import Function
+from broker_streams.kernel.processors.joiners import joiner_with_key
 from broker_streams.plan.steps import joins as steps
 from broker_streams.records import Record
-
-# Called with the key, the value of the left side and that of the right side.
-Joiner = Callable[[Any, Any, Any], Any]
-
-
-def joiner_with_key(joiner: Function, with_key: bool) -> Joiner:
-    call = joiner.call
-    if with_key:
-        return call
-    return lambda key, left, right: call(left, right)
 
 
 @operator(steps.JoinWindow)

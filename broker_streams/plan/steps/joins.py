@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from broker_streams.plan.functions import Function
 from broker_streams.plan.steps import Step
+from broker_streams.plan.value_getters import ValueGetter
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,20 @@ class SelfJoin(Step):
     after_ms: int
     retention_ms: int
     with_key: bool = False
+
+
+@dataclass(frozen=True)
+class StreamTableJoin(Step):
+    """Joins each record with the row of its key, or of the key that `key_selector(key, value)` returns for a global
+    table. `keeps_unmatched`: records without a row are passed on too.
+
+    With a `buffer`, records wait there for the grace period, and are joined with the row at their own time (KIP-923).
+    """
+
+    KIND: ClassVar[str] = "stream-table-join.1"
+    joiner: Function
+    table: ValueGetter
+    keeps_unmatched: bool = False
+    with_key: bool = False
+    key_selector: Function | None = None
+    buffer: str | None = None
