@@ -1,4 +1,4 @@
-"""Graph nodes of joins of two streams. The passes look for them."""
+"""Graph nodes of the joins of streams. The passes look for those of two streams."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from broker_streams.dsl.graph import GraphNode, StepNode
 from broker_streams.plan.steps import Step
 from broker_streams.plan.steps.stateless import PassThrough
-from broker_streams.plan.stores import Store
-from broker_streams.plan.topology import ProcessorNode, TopologyBuilder
+from broker_streams.plan.stores import Store, StoreKind
+from broker_streams.plan.topology import ProcessorNode, TopologyBuilder, TopologyError
 
 
 class WindowNode(StepNode):
@@ -52,3 +52,23 @@ class StreamJoinNode(GraphNode):
         topology.add_processor(ProcessorNode(name, (parent,), step))
         for store in stores:
             topology.add_store(store, (name,))
+
+
+class StreamTableJoinNode(StepNode):
+    """A join with a table, whose stores are `store_names`. `stores` has the buffer of a grace period, or nothing."""
+
+    def write(self, topology: TopologyBuilder) -> None:
+        """Raises TopologyError: records would wait for rows at times that the table does not know."""
+        for buffer in self.stores:
+            grace_ms = buffer.options["grace_ms"]
+            for store in map(topology.store, self.store_names):
+                if store.kind is not StoreKind.VERSIONED_KEY_VALUE or store.history_ms is None:
+                    raise TopologyError(
+                        f"{self.name} has a grace period, which needs a versioned table: see {store.name}"
+                    )
+                if grace_ms > store.history_ms:
+                    raise TopologyError(
+                        f"the grace period of {self.name} is {grace_ms} ms, but store {store.name} keeps a history of"
+                        f" {store.history_ms} ms; at least the grace period is needed"
+                    )
+        super().write(topology)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker_streams.dsl.graph import Graph, GraphNode, StepNode, checked_name
-from broker_streams.dsl.nodes import RepartitionNode, SinkNode, Stream, function, repartition
+from broker_streams.dsl.joins import Joins
+from broker_streams.dsl.nodes import RepartitionNode, SinkNode, function, repartition
 from broker_streams.dsl.suppliers import checked_supplier, stores_of
 from broker_streams.plan.steps import Step, stateless
 from broker_streams.plan.steps.processor_api import Process, ProcessValues
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from broker_streams.dsl.grouped import KGroupedStream
 
 
-class KStream(Stream):
+class KStream(Joins):
     """`needs_repartition`: keys may have changed since the records were partitioned."""
 
     def __init__(

@@ -214,6 +214,8 @@ class Stream:
         self.key_serde = key_serde
         self.value_serde = value_serde
         self.sources = tuple(sources)
+        # The repartition of all joins of this stream that have no name.
+        self.join_repartition: RepartitionNode | None = None
 
     def copartitioned_with(self, *others: Stream) -> tuple[str, ...]:
         """Require equally many partitions of the sources of all. Returns the names of the sources."""

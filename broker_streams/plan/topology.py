@@ -224,6 +224,11 @@ class TopologyBuilder:
         for each in processors:
             self.connect(each, store.name)
 
+    def store(self, name: str) -> Store:
+        """A store that was added."""
+        self._check_store(name)
+        return self._stores[name]
+
     def connect(self, processor: str, *stores: str) -> None:
         node = self._nodes.get(processor)
         if not isinstance(node, ProcessorNode):
@@ -258,9 +263,11 @@ class TopologyBuilder:
         self._copartitioned.append(tuple(sources))
 
     def build(self) -> Topology:
-        """Raises TopologyError for a topology without nodes."""
+        """Raises TopologyError for a topology without nodes, and for joined topics that cannot fit together."""
         if not self._nodes:
             raise TopologyError("a topology without nodes cannot run")
+        for group in self._copartitioned:
+            self._check_copartitioned(group)
         return Topology(
             tuple(self._nodes.values()),
             tuple(self._stores.values()),
@@ -269,6 +276,15 @@ class TopologyBuilder:
             tuple(self._global_stores),
             tuple(self._copartitioned),
         )
+
+    def _check_copartitioned(self, group: tuple[str, ...]) -> None:
+        """The numbers of partitions are known now only if the user gave all of them."""
+        sources = [node for name in group if isinstance(node := self._nodes.get(name), Source)]
+        topics = [self._repartition_topics.get(topic) for source in sources for topic in source.topics]
+        found = {topic.name: topic.partitions for topic in topics if topic is not None and topic.partitions is not None}
+        if len(found) == len(topics) and len(set(found.values())) > 1:
+            shown = ", ".join(f"{name} has {partitions}" for name, partitions in sorted(found.items()))
+            raise TopologyError(f"joined topics need equally many partitions: {shown}")
 
     def _check_new(self, name: str) -> None:
         if not name:

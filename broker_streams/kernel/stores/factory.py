@@ -92,7 +92,9 @@ class StoreOpener:
         return KeyValueStore(self.bound(store, Bound), below, layers, False)
 
     def window(self, store: Store) -> WindowStore:
-        """Options: `time_ordered` (the store emits when windows close), `indexed` (and its windows slide)."""
+        """Options: `time_ordered` (the store emits when windows close), `indexed` (and its windows slide), and
+        `logs_headers` (changes have the headers of their record).
+        """
         if store.retention_ms is None or store.window_ms is None:
             raise ValueError(f"window store {store.name} has no retention_ms or no window_ms; give it both")
         timestamped = store.kind is StoreKind.TIMESTAMPED_WINDOW
@@ -108,7 +110,15 @@ class StoreOpener:
             root = SegmentedWindows(self.task, store.retention_ms, store.retain_duplicates)
         layers: WindowBytes = root
         if store.logging:
-            layers = LoggedWindows(store.name, layers, self.task, self.changed, timestamped, store.retain_duplicates)
+            layers = LoggedWindows(
+                store.name,
+                layers,
+                self.task,
+                self.changed,
+                timestamped,
+                store.retain_duplicates,
+                bool(store.options.get("logs_headers")),
+            )
         # A cache would keep one of the duplicates.
         if store.caching and self.cache is not None and not store.retain_duplicates:
             layers = CachingWindows(layers, self.cache, self.task, root.cache_interval_ms, by_time)

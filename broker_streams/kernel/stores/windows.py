@@ -267,10 +267,17 @@ class MemoryWindows:
 
 
 class LoggedWindows:
-    """Writes each change to the changelog."""
+    """Writes each change to the changelog; with `with_headers`, with the headers of the record."""
 
     def __init__(
-        self, name: str, below: WindowBytes, task: TaskState, changed: Changed, timestamped: bool, duplicates: bool
+        self,
+        name: str,
+        below: WindowBytes,
+        task: TaskState,
+        changed: Changed,
+        timestamped: bool,
+        duplicates: bool,
+        with_headers: bool = False,
     ) -> None:
         self._name = name
         self._below = below
@@ -278,6 +285,7 @@ class LoggedWindows:
         self._changed = changed
         self._timestamped = timestamped
         self._duplicates = duplicates
+        self._with_headers = with_headers
         self._sequence = 0
         self.ordered_by_key = below.ordered_by_key
         self.fetch = below.fetch
@@ -290,7 +298,8 @@ class LoggedWindows:
         if self._duplicates:
             self._sequence = (self._sequence + 1) & MAX_INT
         data = window_key(key, start_ms, self._sequence)
+        headers = self._task.headers if self._with_headers else NO_HEADERS
         if value is not None and self._timestamped:
-            self._changed(self._name, data, value[8:], unpack_long(value)[0], NO_HEADERS)
+            self._changed(self._name, data, value[8:], unpack_long(value)[0], headers)
         else:
-            self._changed(self._name, data, value, self._task.timestamp, NO_HEADERS)
+            self._changed(self._name, data, value, self._task.timestamp, headers)
