@@ -28,6 +28,7 @@ from broker_streams.kernel.stores.sessions import (
     SessionRoot,
     TimeOrderedSessions,
 )
+from broker_streams.kernel.stores.versioned import VersionedStore, Versions, version_interval
 from broker_streams.kernel.stores.window import WindowStore
 from broker_streams.kernel.stores.window_cache import CachingWindows
 from broker_streams.kernel.stores.windows import (
@@ -143,6 +144,14 @@ class StoreOpener:
             layers = CachingSessions(layers, self.cache, self.task, root.cache_interval_ms)
         return SessionStore(self.bound(store, Bound), root, layers)
 
+    def versioned(self, store: Store) -> VersionedStore:
+        """Option: `segment_interval_ms`; without it, Kafka's for this history."""
+        if store.history_ms is None:
+            raise ValueError(f"versioned store {store.name} has no history_ms; give it one")
+        interval_ms = store.options.get("segment_interval_ms") or version_interval(store.history_ms)
+        versions = Versions(store.history_ms, interval_ms)
+        return VersionedStore(self.bound(store, Bound), versions, self.task, self.changed if store.logging else None)
+
     def outer_join(self, store: Store) -> OuterJoinStore:
         """Options: `left_serde` and `right_serde` of the values."""
         left, right = (
@@ -160,6 +169,8 @@ class StoreOpener:
                 return self.window(store)
             case StoreKind.SESSION:
                 return self.session(store)
+            case StoreKind.VERSIONED_KEY_VALUE:
+                return self.versioned(store)
             case StoreKind.JOIN_OUTER:
                 return self.outer_join(store)
         raise ValueError(f"store {store.name} is of the kind {store.kind.value}, which cannot be opened")
