@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 from broker_streams.kernel.processor import TaskState
 from broker_streams.kernel.stores.bound import Bound, Changed, TimestampedBound
 from broker_streams.kernel.stores.cache import Cache
+from broker_streams.kernel.stores.join_buffer import JoinBuffer
 from broker_streams.kernel.stores.key_value import (
     CachingKeyValue,
     KeyValueBytes,
@@ -28,6 +29,7 @@ from broker_streams.kernel.stores.sessions import (
     SessionRoot,
     TimeOrderedSessions,
 )
+from broker_streams.kernel.stores.suppression import SuppressionBuffer
 from broker_streams.kernel.stores.versioned import VersionedStore, Versions, version_interval
 from broker_streams.kernel.stores.window import WindowStore
 from broker_streams.kernel.stores.window_cache import CachingWindows
@@ -160,6 +162,13 @@ class StoreOpener:
         )
         return OuterJoinStore(left, right, self.task, self.changed if store.logging else None)
 
+    def join_buffer(self, store: Store) -> JoinBuffer:
+        """Option: `grace_ms`."""
+        grace_ms = store.options.get("grace_ms")
+        if grace_ms is None:
+            raise ValueError(f"buffer {store.name} has no grace_ms; give it one")
+        return JoinBuffer(self.bound(store, Bound), grace_ms, self.task, self.changed if store.logging else None)
+
     def open(self, store: Store) -> Any:
         """Raises ValueError: a store of this kind lacks a setting."""
         match store.kind:
@@ -171,9 +180,13 @@ class StoreOpener:
                 return self.session(store)
             case StoreKind.VERSIONED_KEY_VALUE:
                 return self.versioned(store)
+            case StoreKind.SUPPRESSION_BUFFER:
+                return SuppressionBuffer(self.bound(store, Bound), self.task, self.changed if store.logging else None)
+            case StoreKind.JOIN_BUFFER:
+                return self.join_buffer(store)
             case StoreKind.JOIN_OUTER:
                 return self.outer_join(store)
-        raise ValueError(f"store {store.name} is of the kind {store.kind.value}, which cannot be opened")
+        assert_never(store.kind)
 
 
 def open_stores(

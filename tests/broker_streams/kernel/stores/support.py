@@ -41,12 +41,13 @@ class Opened:
     def __init__(self, *stores: Store, cache_bytes: int = 0) -> None:
         self.task = TaskState("app", (0, 0))
         self.log: list[Logged] = []
+        self.log_headers: list[Headers] = []
         self.stores = open_stores(stores, self.task, self._changed, TEXT, LONG, cache_bytes)
         self.store = self.stores[stores[0].name]
         self.offset = -1
 
     def _changed(self, store: str, key: bytes, value: bytes | None, timestamp: int, headers: Headers) -> None:
-        assert headers == NO_HEADERS
+        self.log_headers.append(headers)
         self.log.append((store, key, value, timestamp))
 
     def at(self, timestamp: int, headers: Headers = NO_HEADERS) -> None:

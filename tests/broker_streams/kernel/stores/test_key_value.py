@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker_streams.plan.stores import Store, StoreKind
-from broker_streams.records import Record, ValueAndTimestamp
+from broker_streams.records import NO_HEADERS, Record, ValueAndTimestamp
 from tests.broker_streams.kernel.stores.support import LONG, TEXT, Opened
 
 KINDS = [StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE]
@@ -76,7 +76,7 @@ def test_a_store_is_a_sorted_dictionary(kind: StoreKind, cache_bytes: int) -> No
 def test_the_changelog_has_kafkas_bytes(kind: StoreKind) -> None:
     """If this fails, Kafka Streams cannot take over a changelog, and neither can this engine."""
     opened = Opened(Store("rows", kind))
-    opened.at(7)
+    opened.at(7, (("h", b"x"),))
     opened.store.put("a", value_of(kind, 1, 5))
     opened.store.put("a", None)
     opened.store.delete("absent")
@@ -86,6 +86,7 @@ def test_the_changelog_has_kafkas_bytes(kind: StoreKind) -> None:
         ("rows", b"a", None, 7),
         ("rows", b"absent", None, 7),
     ]
+    assert opened.log_headers == [NO_HEADERS] * 3
     opened.store.put("a", value_of(kind, 1, 5))
     stored = struct.pack(">qq", 5, 1) if kind is StoreKind.TIMESTAMPED_KEY_VALUE else struct.pack(">q", 1)
     assert list(opened.store.entries()) == [(b"a", stored)]
