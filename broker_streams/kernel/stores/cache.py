@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from broker_streams.kernel.processor import TaskState
 from broker_streams.kernel.stores.ordered import OrderedKeys
@@ -31,6 +31,8 @@ class Entry(NamedTuple):
 
 
 Flush = Callable[[bytes, Entry], None]
+# Makes a named tuple from a tuple in half the time of its class: one for each record.
+_new_tuple: Any = tuple.__new__
 
 
 class Cache:
@@ -80,9 +82,10 @@ class StoreCache:
         if headers:
             size_bytes += _headers_bytes(headers)
         dirty = self._dirty
-        dirty.pop(key, None)
+        if key in dirty:
+            del dirty[key]
         dirty[key] = None
-        self._set(key, Entry(value, size_bytes, task.timestamp, headers, metadata))
+        self._set(key, _new_tuple(Entry, (value, size_bytes, task.timestamp, headers, metadata)))
 
     def put_read(self, key: bytes, value: bytes) -> None:
         """Keep a row that was read from the store below."""
@@ -95,10 +98,10 @@ class StoreCache:
         entries[key] = entry
         if previous is None:
             self._keys.add(key)
-            cache.size_bytes += entry.size_bytes
+            cache.size_bytes += entry[1]
         else:
             entries.move_to_end(key)
-            cache.size_bytes += entry.size_bytes - previous.size_bytes
+            cache.size_bytes += entry[1] - previous[1]
         while cache.size_bytes > cache.max_bytes and entries:
             self._evict()
 

@@ -27,7 +27,7 @@ _JOIN_SIDE: Final = struct.Struct(">q?")
 pack_int: Final = _INT.pack
 pack_long: Final = _LONG.pack
 unpack_long: Final = _LONG.unpack_from
-_pack_window = _WINDOW.pack
+pack_window: Final = _WINDOW.pack
 _unpack_window = _WINDOW.unpack_from
 _pack_session = _SESSION.pack
 _unpack_session = _SESSION.unpack_from
@@ -43,7 +43,7 @@ def divide(time_ms: int, interval_ms: int) -> int:
 
 
 def window_key(key: bytes, start_ms: int, sequence: int = 0) -> bytes:
-    return key + _pack_window(start_ms, sequence)
+    return key + pack_window(start_ms, sequence)
 
 
 def window_parts(data: bytes) -> tuple[bytes, int, int]:
@@ -128,7 +128,7 @@ def lowest_window_key(key: bytes) -> bytes:
 
 
 def highest_window_key(key: bytes, to_ms: int) -> bytes:
-    return upper_bound(key, _pack_window(to_ms, MAX_INT))
+    return upper_bound(key, pack_window(to_ms, MAX_INT))
 
 
 def lowest_session_key(key: bytes) -> bytes:

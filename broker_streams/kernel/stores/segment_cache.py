@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker_streams.kernel.stores.cache import StoreCache
-from broker_streams.kernel.stores.keys import SEGMENT_BYTES, divide, pack_long, unpack_long
+from broker_streams.kernel.stores.keys import (
+    SEGMENT_BYTES,
+    divide,
+    pack_long,
+    pack_window,
+    time_first_window_key,
+    unpack_long,
+)
 
 
-class Prefix:
-    """The segment of a time as bytes. Most times have the segment of the time before."""
+def cache_key_of(interval_ms: int, by_time: bool) -> Callable[[bytes, int], bytes]:
+    """The function that makes the key of a window in a cache. Most windows have the segment of the one before."""
+    segment_bytes, last = pack_long(0), 0
 
-    __slots__ = ("_bytes", "_interval_ms", "_segment")
+    def by_key(key: bytes, start_ms: int) -> bytes:
+        nonlocal segment_bytes, last
+        segment = divide(start_ms, interval_ms) if start_ms < 0 else start_ms // interval_ms
+        if segment != last:
+            segment_bytes, last = pack_long(segment), segment
+        return segment_bytes + key + pack_window(start_ms, 0)
 
-    def __init__(self, interval_ms: int) -> None:
-        self._interval_ms = interval_ms
-        self._segment = 0
-        self._bytes = pack_long(0)
+    def by_start(key: bytes, start_ms: int) -> bytes:
+        return pack_long(divide(start_ms, interval_ms)) + time_first_window_key(key, start_ms)
 
-    def of(self, time_ms: int) -> bytes:
-        segment = divide(time_ms, self._interval_ms)
-        if segment != self._segment:
-            self._segment = segment
-            self._bytes = pack_long(segment)
-        return self._bytes
+    return by_start if by_time else by_key
 
 
 CachedRow = tuple[bytes, bytes | None]

@@ -18,13 +18,14 @@ from broker_streams.kernel.stores.keys import (
     divide,
     highest_session_key,
     lowest_session_key,
+    pack_long,
     session_key,
     session_parts,
     time_first_session_key,
 )
 from broker_streams.kernel.stores.merge import merged
 from broker_streams.kernel.stores.ordered import OrderedKeys, OrderedMap
-from broker_streams.kernel.stores.segment_cache import Prefix, cached_rows
+from broker_streams.kernel.stores.segment_cache import cached_rows
 from broker_streams.kernel.stores.segments import Rows, Segments, TimedMap, segment_interval
 from broker_streams.kernel.stores.windows import time_bounds
 from broker_streams.records import NO_HEADERS
@@ -275,18 +276,20 @@ class CachingSessions:
         self._cache = StoreCache(cache, task, self._flush_entry)
         self._interval_ms = interval_ms
         self._latest_end_ms = -1
-        self._prefix = Prefix(interval_ms).of
         self.find_ended = below.find_ended
         self.listener: Any = None
         self.send_old_values = False
 
+    def _cache_key(self, key: bytes, start_ms: int, end_ms: int) -> bytes:
+        return pack_long(divide(end_ms, self._interval_ms)) + session_key(key, start_ms, end_ms)
+
     def put(self, key: bytes, start_ms: int, end_ms: int, value: bytes | None) -> None:
-        self._cache.put(self._prefix(end_ms) + session_key(key, start_ms, end_ms), value)
+        self._cache.put(self._cache_key(key, start_ms, end_ms), value)
         if end_ms > self._latest_end_ms:
             self._latest_end_ms = end_ms
 
     def fetch(self, key: bytes, start_ms: int, end_ms: int) -> bytes | None:
-        entry = self._cache.get(self._prefix(end_ms) + session_key(key, start_ms, end_ms))
+        entry = self._cache.get(self._cache_key(key, start_ms, end_ms))
         return self._below.fetch(key, start_ms, end_ms) if entry is None else entry[0]
 
     def _place(self, data: bytes) -> tuple[int, bytes]:

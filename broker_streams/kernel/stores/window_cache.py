@@ -12,13 +12,12 @@ from broker_streams.kernel.stores.keys import (
     divide,
     highest_window_key,
     lowest_window_key,
-    time_first_window_key,
     time_first_window_parts,
     window_key,
     window_parts,
 )
 from broker_streams.kernel.stores.merge import merged
-from broker_streams.kernel.stores.segment_cache import CachedRow, Prefix, cached_rows
+from broker_streams.kernel.stores.segment_cache import CachedRow, cache_key_of, cached_rows
 from broker_streams.kernel.stores.segments import Rows
 from broker_streams.kernel.stores.windows import WindowBytes, time_bounds
 
@@ -35,18 +34,17 @@ class CachingWindows:
         self._interval_ms = interval_ms
         self._by_time = by_time
         self._latest_ms = -1
-        self._prefix = Prefix(interval_ms).of
-        self._window_key = time_first_window_key if by_time else window_key
+        self._cache_key = cache_key_of(interval_ms, by_time)
         self.ordered_by_key = below.ordered_by_key
         self.listener: Any = None
         self.send_old_values = False
 
     def fetch(self, key: bytes, start_ms: int) -> bytes | None:
-        entry = self._cache.get(self._prefix(start_ms) + self._window_key(key, start_ms))
+        entry = self._cache.get(self._cache_key(key, start_ms))
         return self._below.fetch(key, start_ms) if entry is None else entry[0]
 
     def put(self, key: bytes, value: bytes | None, start_ms: int) -> None:
-        self._cache.put(self._prefix(start_ms) + self._window_key(key, start_ms), value)
+        self._cache.put(self._cache_key(key, start_ms), value)
         if start_ms > self._latest_ms:
             self._latest_ms = start_ms
 
