@@ -7,7 +7,8 @@ keys, or in memory by ends, keys, and starts.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, TypeVar
 
 from broker_streams.kernel.processor import TaskState
 from broker_streams.kernel.stores.bound import Changed
@@ -29,6 +30,8 @@ from broker_streams.kernel.stores.segment_cache import cached_rows
 from broker_streams.kernel.stores.segments import Rows, Segments, TimedMap, segment_interval
 from broker_streams.kernel.stores.windows import time_bounds
 from broker_streams.records import NO_HEADERS
+
+V = TypeVar("V", bytes, bytes | None)
 
 
 class SessionBytes(Protocol):
@@ -56,7 +59,9 @@ class SessionRoot(SessionBytes, Protocol):
     def restore(self, key: bytes, value: bytes | None) -> None: ...
 
 
-def _within(rows: Rows, low: bytes | None, high: bytes | None, earliest_end_ms: int, latest_start_ms: int) -> Rows:
+def _within(
+    rows: Iterable[tuple[bytes, V]], low: bytes | None, high: bytes | None, earliest_end_ms: int, latest_start_ms: int
+) -> Iterator[tuple[bytes, V]]:
     for row in rows:
         key, start_ms, end_ms = session_parts(row[0])
         if end_ms < earliest_end_ms or start_ms > latest_start_ms:
@@ -296,39 +301,22 @@ class CachingSessions:
         return divide(session_parts(data)[2], self._interval_ms), data
 
     def find_of(self, key: bytes, earliest_end_ms: int, latest_start_ms: int, reverse: bool) -> Rows:
+        segments = divide(earliest_end_ms, self._interval_ms), divide(self._latest_end_ms, self._interval_ms)
         low, high = session_key(key, 0, max(0, earliest_end_ms)), session_key(key, latest_start_ms, MAX_LONG)
-        return self._find(low, high, key, key, earliest_end_ms, latest_start_ms, reverse)
+        rows = cached_rows(self._cache, *segments, low, high, reverse)
+        cached = _within(rows, key, key, earliest_end_ms, latest_start_ms)
+        stored = self._below.find_of(key, earliest_end_ms, latest_start_ms, reverse)
+        return merged(cached, stored, self._place, reverse)
 
     def find(
         self, low: bytes | None, high: bytes | None, earliest_end_ms: int, latest_start_ms: int, reverse: bool
     ) -> Rows:
-        first = b"" if low is None else lowest_session_key(low)
-        last = None if high is None else highest_session_key(high, latest_start_ms)
-        return self._find(first, last, low, high, earliest_end_ms, latest_start_ms, reverse)
-
-    def _find(
-        self,
-        first: bytes,
-        last: bytes | None,
-        low: bytes | None,
-        high: bytes | None,
-        earliest_end_ms: int,
-        latest_start_ms: int,
-        reverse: bool,
-    ) -> Rows:
-        segments = divide(earliest_end_ms, self._interval_ms), divide(self._latest_end_ms, self._interval_ms)
-        cached = []
-        for data, value in cached_rows(self._cache, *segments, first, last, reverse):
-            key, start_ms, end_ms = session_parts(data)
-            if end_ms < earliest_end_ms or start_ms > latest_start_ms:
-                continue
-            if (low is None or low <= key) and (high is None or key <= high):
-                cached.append((data, value))
-        if low is not None and low == high:
-            stored = self._below.find_of(low, earliest_end_ms, latest_start_ms, reverse)
-        else:
-            stored = self._below.find(low, high, earliest_end_ms, latest_start_ms, reverse)
-        return merged(iter(cached), stored, self._place, reverse)
+        # Kafka looks at the whole cache here, so all of its rows count as used.
+        first = None if low is None else pack_long(0) + lowest_session_key(low)
+        rows = [(key[SEGMENT_BYTES:], value) for key, value in self._cache.items(first, None, True, reverse)]
+        cached = _within(rows, low, high, earliest_end_ms, latest_start_ms)
+        stored = self._below.find(low, high, earliest_end_ms, latest_start_ms, reverse)
+        return merged(cached, stored, self._place, reverse)
 
     def _flush_entry(self, cache_key: bytes, entry: Entry) -> None:
         data = cache_key[SEGMENT_BYTES:]

@@ -92,7 +92,12 @@ class CachingWindows:
         return merged(iter(cached), stored, place, reverse)
 
     def rows_by_time(self, from_ms: int, to_ms: int, reverse: bool) -> Rows:
-        cached = self._cached(None, None, from_ms, to_ms, reverse)
+        if self._by_time:
+            cached = self._cached(None, None, from_ms, to_ms, reverse)
+        else:
+            # Kafka looks at the whole cache here, so all of its rows count as used.
+            rows = [(key[SEGMENT_BYTES:], value) for key, value in self._cache.items(reverse=reverse)]
+            cached = [row for row in rows if from_ms <= window_parts(row[0])[1] <= to_ms]
         return merged(iter(cached), self._below.rows_by_time(from_ms, to_ms, reverse), self._place, reverse)
 
     def _flush_entry(self, cache_key: bytes, entry: Entry) -> None:
