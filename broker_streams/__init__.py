@@ -19,8 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from broker_streams.dsl.branched import BranchedStream as BranchedStream
     from broker_streams.dsl.builder import StreamsBuilder as StreamsBuilder
+    from broker_streams.dsl.cogrouped import CogroupedKStream as CogroupedKStream
+    from broker_streams.dsl.cogrouped import WindowedCogroupedKStream as WindowedCogroupedKStream
+    from broker_streams.dsl.grouped import KGroupedStream as KGroupedStream
     from broker_streams.dsl.kstream import KStream as KStream
+    from broker_streams.dsl.materialized import Materialized as Materialized
     from broker_streams.dsl.topology import Topology as Topology
+    from broker_streams.dsl.windowed import SessionWindowedKStream as SessionWindowedKStream
+    from broker_streams.dsl.windowed import TimeWindowedKStream as TimeWindowedKStream
     from broker_streams.kernel.errors import ErrorContext as ErrorContext
     from broker_streams.kernel.errors import Response as Response
     from broker_streams.kernel.errors import Result as Result
@@ -34,6 +40,12 @@ if TYPE_CHECKING:
     from broker_streams.plan.stores import StoreKind as StoreKind
     from broker_streams.plan.timestamps import TimestampExtractor as TimestampExtractor
     from broker_streams.plan.topology import TopologyError as TopologyError
+    from broker_streams.plan.windows import EmitStrategy as EmitStrategy
+    from broker_streams.plan.windows import JoinWindows as JoinWindows
+    from broker_streams.plan.windows import SessionWindows as SessionWindows
+    from broker_streams.plan.windows import SlidingWindows as SlidingWindows
+    from broker_streams.plan.windows import TimeWindows as TimeWindows
+    from broker_streams.plan.windows import UnlimitedWindows as UnlimitedWindows
     from broker_streams.records import KeyValue as KeyValue
     from broker_streams.records import Record as Record
     from broker_streams.records import ValueAndTimestamp as ValueAndTimestamp
@@ -58,13 +70,25 @@ if TYPE_CHECKING:
 _MODULES: Final = {
     "dsl.branched": ("BranchedStream",),
     "dsl.builder": ("StreamsBuilder",),
+    "dsl.cogrouped": ("CogroupedKStream", "WindowedCogroupedKStream"),
+    "dsl.grouped": ("KGroupedStream",),
     "dsl.kstream": ("KStream",),
+    "dsl.materialized": ("Materialized",),
     "dsl.topology": ("Topology",),
+    "dsl.windowed": ("SessionWindowedKStream", "TimeWindowedKStream"),
     "kernel.errors": ("ErrorContext", "Response", "Result", "StreamsError", "log_and_continue", "log_and_fail"),
     "kernel.processor": ("Processor", "ProcessorContext", "PunctuationType"),
     "plan.stores": ("Store", "StoreKind"),
     "plan.timestamps": ("TimestampExtractor",),
     "plan.topology": ("TopologyError",),
+    "plan.windows": (
+        "EmitStrategy",
+        "JoinWindows",
+        "SessionWindows",
+        "SlidingWindows",
+        "TimeWindows",
+        "UnlimitedWindows",
+    ),
     "records": ("KeyValue", "Record", "ValueAndTimestamp", "VersionedRecord", "Window", "Windowed"),
     "serdes.json_values": ("JSON",),
     "serdes.primitives": (

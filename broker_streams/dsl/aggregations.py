@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from broker_streams.dsl.graph import Graph, GraphNode, StepNode
-from broker_streams.dsl.ktable import KTable, function_of
+from broker_streams.dsl.ktable import KTable
 from broker_streams.dsl.materialized import Materialized
+from broker_streams.dsl.nodes import function
 from broker_streams.dsl.table_origins import StoreOrigin
 from broker_streams.plan.steps.aggregates import Aggregate, AnyFold, Count, Fold, Reduce, StoredFold
 from broker_streams.plan.stores import Store
@@ -104,9 +105,7 @@ class Aggregations:
     ) -> KTable:
         """A table of values: the first one, and then what `reducer(aggregate, value)` returns."""
         value = self._group.value_serde
-        return self._table(
-            REDUCE, name, materialized, value, lambda node: Reduce(function_of(node, "reducer", reducer))
-        )
+        return self._table(REDUCE, name, materialized, value, lambda node: Reduce(function(node, "reducer", reducer)))
 
     def _aggregate(
         self,
@@ -118,9 +117,9 @@ class Aggregations:
     ) -> KTable:
         def fold(node: str) -> Fold:
             return Fold(
-                function_of(node, "initializer", initializer),
-                function_of(node, "aggregator", aggregator),
-                None if merger is None else function_of(node, "merger", merger),
+                function(node, "initializer", initializer),
+                function(node, "aggregator", aggregator),
+                None if merger is None else function(node, "merger", merger),
             )
 
         return self._table(AGGREGATE, name, materialized, None, fold)

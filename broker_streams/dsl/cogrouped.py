@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker_streams.dsl.aggregations import AggregateNode, Aggregation, WithoutWindows
 from broker_streams.dsl.graph import Graph, GraphNode, StepNode
-from broker_streams.dsl.ktable import KTable, function_of
+from broker_streams.dsl.ktable import KTable
 from broker_streams.dsl.materialized import Materialized
+from broker_streams.dsl.nodes import function
 from broker_streams.dsl.table_origins import PassThroughOrigin, StoreOrigin
 from broker_streams.plan.steps.aggregates import Fold
 from broker_streams.plan.steps.stateless import PassThrough
@@ -74,9 +75,9 @@ class CogroupedKStream:
         for number, (group, aggregator) in enumerate(self._aggregators.items()):
             node_name = graph.named(name, AGGREGATE, f"-cogroup-agg-{number}")
             fold = Fold(
-                function_of(node_name, "initializer", initializer),
-                function_of(node_name, "aggregator", aggregator),
-                None if merger is None else function_of(node_name, "merger", merger),
+                function(node_name, "initializer", initializer),
+                function(node_name, "aggregator", aggregator),
+                None if merger is None else function(node_name, "merger", merger),
             )
             node = AggregateNode(node_name, aggregation.step(store.name, fold), store, aggregation.grace_ms)
             if store.kind not in (StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION):

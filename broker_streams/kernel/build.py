@@ -63,7 +63,8 @@ class _Builder:
         self._settings = settings
         self._global_stores = global_stores
         self._state = TaskState(settings.application_id, (part.number, partition))
-        self._state.emit_interval_ms = settings.emit_interval_ms
+        self._state.join_emit_interval_ms = settings.join_emit_interval_ms
+        self._state.window_emit_interval_ms = settings.window_emit_interval_ms
         self._state.key_serde, self._state.value_serde = settings.key_serde, settings.value_serde
         self._collector = Collector(partitions)
         self._failures = Failures(self._state, settings, self._collector.outputs.append)

@@ -34,9 +34,9 @@ class TaskState:
     __slots__ = (
         "application_id",
         "dropped_records",
-        "emit_interval_ms",
         "emitted_ms",
         "headers",
+        "join_emit_interval_ms",
         "key_serde",
         "metadata",
         "shared",
@@ -45,6 +45,7 @@ class TaskState:
         "task_id",
         "timestamp",
         "value_serde",
+        "window_emit_interval_ms",
     )
 
     def __init__(self, application_id: str, task_id: tuple[int, int]) -> None:
@@ -66,8 +67,10 @@ class TaskState:
         self.headers: Headers = NO_HEADERS
         # Records that processors skipped: null keys, expired windows (Kafka's metric dropped-records-total).
         self.dropped_records = 0
-        # Results that became final are looked for at most once in this time of the host's clock; 0: at each record.
-        self.emit_interval_ms = 0
+        # Joins and windows look for results that became final at most once in these times of the host's clock; 0: at
+        # each record.
+        self.join_emit_interval_ms = 0
+        self.window_emit_interval_ms = 0
         # For each store whose windows emit when they close: the time up to which they did. A commit writes it with the
         # offsets, and a task that goes on from there begins with it (Kafka's metadata of processors).
         self.emitted_ms: dict[str, int] = {}

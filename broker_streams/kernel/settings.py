@@ -19,6 +19,8 @@ _HANDLERS: Final = {
 _NUMBERS: Final = {
     "max.task.idle.ms": "max_task_idle_ms",
     "statestore.cache.max.bytes": "cache_bytes",
+    "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__": "join_emit_interval_ms",
+    "__emit.interval.ms.kstreams.windowed.aggregation__": "window_emit_interval_ms",
 }
 
 
@@ -44,8 +46,10 @@ class TaskSettings:
     max_task_idle_ms: int = 0
     # statestore.cache.max.bytes, for all stores of one task.
     cache_bytes: int = 10 * 1024 * 1024
-    # Joins and windows look for results that became final at most this often (Kafka's internal settings).
-    emit_interval_ms: int = 1000
+    # Joins and windows look for results that became final at most this often (Kafka's internal settings
+    # __emit.interval.ms.kstreams.outer.join.spurious.results.fix__ and ...windowed.aggregation__).
+    join_emit_interval_ms: int = 1000
+    window_emit_interval_ms: int = 1000
 
     @staticmethod
     def of(config: Mapping[str, Any], **changed: Any) -> TaskSettings:

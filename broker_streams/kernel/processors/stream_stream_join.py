@@ -114,7 +114,7 @@ class StreamStreamJoin(Processor):
             return False
         if task.system_time_ms < times.next_look_ms:
             return False
-        times.next_look_ms = task.system_time_ms + task.emit_interval_ms
+        times.next_look_ms = task.system_time_ms + task.join_emit_interval_ms
         return True
 
     def _pass_on_unmatched(self, record: Record) -> None:

@@ -47,7 +47,7 @@ class WindowResults(Processor):
         now_ms = task.system_time_ms
         if now_ms < self._next_emit_ms:
             return
-        self._next_emit_ms = now_ms + task.emit_interval_ms
+        self._next_emit_ms = now_ms + task.window_emit_interval_ms
         if self._emitted_ms != -1 and self._emitted_ms >= close_ms:
             return
         found = self._closed(close_ms)

@@ -30,8 +30,9 @@ def test_settings_are_read_by_their_names() -> None:
             "errors.dead.letter.queue.topic.name": "dead",
             "max.task.idle.ms": "-1",
             "statestore.cache.max.bytes": 0,
+            "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__": 7,
+            "__emit.interval.ms.kstreams.windowed.aggregation__": "8",
         },
-        emit_interval_ms=0,
     )
     assert found == TaskSettings(
         "app",
@@ -45,7 +46,8 @@ def test_settings_are_read_by_their_names() -> None:
         "dead",
         -1,
         0,
-        0,
+        7,
+        8,
     )
 
 

@@ -185,7 +185,7 @@ def test_sides_of_an_outer_join_wait_for_different_times() -> None:
 def test_results_are_looked_for_at_intervals_of_the_clock() -> None:
     """If this fails, each record of a large outer join walks over all records that wait."""
     join = Join("left", 10, 10)
-    join.task.emit_interval_ms = 1_000
+    join.task.join_emit_interval_ms = 1_000
     join.task.system_time_ms = 5_000
     join.put("left", "a", "l1", 0)
     # The first record looked, and found nothing that was over.

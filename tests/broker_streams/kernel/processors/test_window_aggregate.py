@@ -119,7 +119,7 @@ def test_closed_windows_are_looked_for_at_intervals_of_the_clock() -> None:
     """If this fails, each record of a busy partition reads the store."""
     running = counting(TimeWindows.of(10), emit=CLOSE)
     task = running.opened.task
-    task.emit_interval_ms, task.system_time_ms = 100, 1_000
+    task.window_emit_interval_ms, task.system_time_ms = 100, 1_000
     running.put("a", "x", 3)
     assert running.put("a", "x", 10) == []
     task.system_time_ms = 1_099
