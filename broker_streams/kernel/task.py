@@ -5,7 +5,8 @@
     task.run(now_ms)                      as many records as may be processed
     task.punctuate(now_ms)                the clock of the host
     task.flush()                          before a commit: rows that caches keep back
-    task.take_results(), task.offsets()   what a commit writes
+    task.take_results()                   what a commit writes,
+    task.offsets(), task.metadata()       with these
 
 A task has no clock: hosts give the time. The same inputs at the same times give the same results. After an error, a
 task cannot go on: the host makes another one from the last commit.
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from broker_streams.kernel.collector import ChangelogRecord, Collector
+from broker_streams.kernel.commit_metadata import CommitMetadata, of_text
 from broker_streams.kernel.errors import FailedProcessing, Output, Result, StreamsError
 from broker_streams.kernel.failures import Failures, failed_node
 from broker_streams.kernel.partition_group import Input, InvalidTimestamp, PartitionGroup, RecordQueue
@@ -74,13 +76,21 @@ class Task:
             return
         self._group.assign(self._queue_of(topic, partition))
 
-    def set_partition_time(self, topic: str, partition: int, time_ms: int) -> None:
-        """The largest timestamp of a partition at the last commit."""
+    def restore_metadata(self, topic: str, partition: int, text: str | None) -> None:
+        """Take the text beside a committed offset: times of the partition, and of windows that were passed on. Called
+        before `initialize`, for each input.
+        """
+        found, state = of_text(text), self.state
+        time_ms = found.partition_time_ms
         self._group.queues[topic, partition].partition_time_ms = time_ms
-        self.state.stream_time_ms = max(self.state.stream_time_ms, time_ms)
+        state.stream_time_ms = max(state.stream_time_ms, time_ms)
+        for store, emitted_ms in found.emitted_ms.items():
+            state.emitted_ms[store] = max(emitted_ms, state.emitted_ms.get(store, emitted_ms))
 
-    def partition_times(self) -> dict[tuple[str, int], int]:
-        return {place: queue.partition_time_ms for place, queue in self._group.queues.items()}
+    def metadata(self) -> dict[tuple[str, int], str]:
+        """The text beside the offset of each input: what a commit writes with `offsets`."""
+        queues, emitted_ms = self._group.queues.items(), self.state.emitted_ms
+        return {place: CommitMetadata(queue.partition_time_ms, emitted_ms).text() for place, queue in queues}
 
     def add(self, topic: str, partition: int, inputs: Iterable[Input]) -> int:
         """Return how many records of the partition wait now. Raises LookupError: it is no input of the task."""

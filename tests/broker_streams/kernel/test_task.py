@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker_streams.kernel.build import build
+from broker_streams.kernel.commit_metadata import CommitMetadata
 from broker_streams.kernel.errors import ErrorContext, Response, Result, StreamsError, log_and_continue
 from broker_streams.kernel.operators import operator
 from broker_streams.kernel.processor import Processor, ProcessorContext, PunctuationType
@@ -86,10 +87,26 @@ def test_a_record_becomes_an_output() -> None:
     assert task.take_results() == ([("out", None, b"k", b"V", 7, headers)], [])
     assert task.take_results() == ([], [])
     assert task.offsets() == {("in", 0): 4}
-    assert (task.state.stream_time_ms, task.partition_times(), task.commit_needed) == (7, {("in", 0): 7}, True)
+    assert (task.state.stream_time_ms, task.commit_needed) == (7, True)
+    assert task.metadata() == {("in", 0): CommitMetadata(7, {}).text()}
     task.flush()
     assert not task.commit_needed
     task.close()
+
+
+def test_a_task_goes_on_from_the_times_of_its_last_commit() -> None:
+    """If this fails, a restart forgets the time, and takes late records or passes windows on again."""
+    task = task_of(inputs=("a", "b"))
+    task.restore_metadata("a", 0, CommitMetadata(50, {"one": 7, "two": 20}).text())
+    task.restore_metadata("b", 0, CommitMetadata(40, {"one": 9, "two": 10}).text())
+    assert (task.state.stream_time_ms, task.state.emitted_ms) == (50, {"one": 9, "two": 20})
+    emitted_ms = {"one": 9, "two": 20}
+    assert task.metadata() == {
+        ("a", 0): CommitMetadata(50, emitted_ms).text(),
+        ("b", 0): CommitMetadata(40, emitted_ms).text(),
+    }
+    task.restore_metadata("b", 0, "")
+    assert task.metadata()["b", 0] == CommitMetadata(-1, emitted_ms).text()
 
 
 def test_the_lowest_timestamp_is_processed_first() -> None:
@@ -409,7 +426,7 @@ def test_a_record_that_the_cluster_refused() -> None:
 def test_times_go_on_after_a_restart() -> None:
     """If this fails, records that are too late are processed again after each restart."""
     task = task_of(timestamp_extractor=TimestampExtractor.USE_PARTITION_TIME_ON_INVALID)
-    task.set_partition_time("in", 0, 50)
+    task.restore_metadata("in", 0, CommitMetadata(50, {}).text())
     assert task.state.stream_time_ms == 50
     task.add("in", 0, [record("a", -1), record("b", 40, 1)])
     task.run(0)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker_streams.plan.steps.aggregates import Aggregate, Count, Fold, Reduce
+from broker_streams.plan.stores import Store, StoreKind
 from broker_streams.records import Change, ValueAndTimestamp
 from tests.broker_streams.kernel.processors.running import Running, function, rows_of
 from tests.broker_streams.kernel.stores.support import LONG
@@ -78,3 +79,13 @@ def test_a_cache_passes_one_change_on_for_many() -> None:
     running.put("a", "x", 6)
     running.opened.store.flush()
     assert running.out == [("a", Change(2, None), 7), ("a", Change(3, 2), 7)]
+
+
+def test_a_versioned_store_keeps_each_aggregate() -> None:
+    """If this fails, an aggregation cannot be read as of a time."""
+    store = Store("counts", StoreKind.VERSIONED_KEY_VALUE, value_serde=LONG, history_ms=1_000)
+    running = Running(Aggregate("counts", Count()), store)
+    running.put("a", "x", 5)
+    running.put("a", "x", 7)
+    assert running.out == [("a", Change(1, None), 5), ("a", Change(2, None), 7)]
+    assert running.opened.store.get_as_of("a", 6).value == 1
