@@ -75,17 +75,21 @@ class StreamsBuilder:
         return self
 
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
-        """Make the topology. `config` has topology.optimization. Raises TopologyError: the calls do not fit together.
+        """Make the topology. `config` has topology.optimization and ensure.explicit.internal.resource.naming.
 
-        A second call returns the same topology.
+        A second call returns the same topology. Raises TopologyError: the calls do not fit together.
         """
+        from broker_streams.dsl.explicit_names import check_names
         from broker_streams.dsl.passes import optimize
 
         if self._topology is None:
-            optimize(self.graph, config or {})
+            config = config or {}
+            optimize(self.graph, config)
             topology = TopologyBuilder()
             self.graph.write(topology)
-            self._topology = Topology(topology)
+            made = Topology(topology)
+            check_names(made, config)
+            self._topology = made
         return self._topology
 
 
