@@ -21,9 +21,13 @@ if TYPE_CHECKING:
     from broker_streams.dsl.builder import StreamsBuilder as StreamsBuilder
     from broker_streams.dsl.cogrouped import CogroupedKStream as CogroupedKStream
     from broker_streams.dsl.cogrouped import WindowedCogroupedKStream as WindowedCogroupedKStream
+    from broker_streams.dsl.global_table import GlobalKTable as GlobalKTable
     from broker_streams.dsl.grouped import KGroupedStream as KGroupedStream
+    from broker_streams.dsl.grouped_table import KGroupedTable as KGroupedTable
     from broker_streams.dsl.kstream import KStream as KStream
+    from broker_streams.dsl.ktable import KTable as KTable
     from broker_streams.dsl.materialized import Materialized as Materialized
+    from broker_streams.dsl.suppressed import Suppressed as Suppressed
     from broker_streams.dsl.topology import Topology as Topology
     from broker_streams.dsl.windowed import SessionWindowedKStream as SessionWindowedKStream
     from broker_streams.dsl.windowed import TimeWindowedKStream as TimeWindowedKStream
@@ -73,7 +77,11 @@ _MODULES: Final = {
     "dsl.cogrouped": ("CogroupedKStream", "WindowedCogroupedKStream"),
     "dsl.grouped": ("KGroupedStream",),
     "dsl.kstream": ("KStream",),
+    "dsl.global_table": ("GlobalKTable",),
+    "dsl.grouped_table": ("KGroupedTable",),
+    "dsl.ktable": ("KTable",),
     "dsl.materialized": ("Materialized",),
+    "dsl.suppressed": ("Suppressed",),
     "dsl.topology": ("Topology",),
     "dsl.windowed": ("SessionWindowedKStream", "TimeWindowedKStream"),
     "kernel.errors": ("ErrorContext", "Response", "Result", "StreamsError", "log_and_continue", "log_and_fail"),

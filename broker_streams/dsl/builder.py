@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_streams.dsl.graph import Graph
 from broker_streams.dsl.kstream import KStream
@@ -16,6 +16,11 @@ from broker_streams.plan.stores import Store
 from broker_streams.plan.timestamps import TimestampExtractor
 from broker_streams.plan.topology import Source, TopologyBuilder, TopologyError
 from broker_streams.serdes.names import of as serde_of
+
+if TYPE_CHECKING:
+    from broker_streams.dsl.global_table import GlobalKTable
+    from broker_streams.dsl.ktable import KTable
+    from broker_streams.dsl.materialized import Materialized
 
 
 class StreamsBuilder:
@@ -48,6 +53,42 @@ class StreamsBuilder:
         node = SourceNode(Source(name, names, pattern, key_serde, value_serde, extractor, reset))
         self.graph.add(node)
         return KStream(self.graph, node, name, key_serde, value_serde, (name,), False)
+
+    def table(
+        self,
+        topic: str,
+        *,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+        materialized: Materialized | None = None,
+        timestamp_extractor: TimestampExtractor | Callable[..., int] | None = None,
+        offset_reset: str | None = None,
+    ) -> KTable:
+        """Read a topic as a table: the latest record of a key is its row, and one without a value deletes it."""
+        from broker_streams.dsl.table_sources import read_table
+
+        reset = checked_reset(offset_reset)
+        return read_table(
+            self.graph, topic, serde_of(key), serde_of(value), name, materialized, timestamp_extractor, reset
+        )
+
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: Any = None,
+        value: Any = None,
+        name: str | None = None,
+        materialized: Materialized | None = None,
+        timestamp_extractor: TimestampExtractor | Callable[..., int] | None = None,
+    ) -> GlobalKTable:
+        """Read all partitions of a topic as a table on each instance. Streams are joined with it by any key."""
+        from broker_streams.dsl.global_table import read_global_table
+
+        return read_global_table(
+            self.graph, topic, serde_of(key), serde_of(value), name, materialized, timestamp_extractor
+        )
 
     def add_state_store(self, store: Store) -> StreamsBuilder:
         """Add a store that processors use by its name."""

@@ -21,6 +21,8 @@ from broker_streams.serdes.names import of as serde_of
 if TYPE_CHECKING:
     from broker_streams.dsl.branched import BranchedStream
     from broker_streams.dsl.grouped import KGroupedStream
+    from broker_streams.dsl.ktable import KTable
+    from broker_streams.dsl.materialized import Materialized
 
 
 class KStream(Joins):
@@ -251,6 +253,12 @@ class KStream(Joins):
             None if partitioner is None else function(name, "partitioner", partitioner),
         )
         self.graph.add(SinkNode(sink), self.node)
+
+    def to_table(self, *, name: str | None = None, materialized: Materialized | None = None) -> KTable:
+        """The latest record of each key as a row of a table (KIP-523)."""
+        from broker_streams.dsl.table_sources import table_of_stream
+
+        return table_of_stream(self, name, materialized)
 
     # Processors of users.
 

@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from broker_streams.dsl.graph import GraphNode, StepNode
 from broker_streams.plan.steps import Step
-from broker_streams.plan.stores import Store
-from broker_streams.plan.value_getters import StoreGetter, ValueGetter
+from broker_streams.plan.stores import Store, StoreKind
+from broker_streams.plan.value_getters import StoreGetter, SuppressGetter, ValueGetter
 
 if TYPE_CHECKING:
     from broker_streams.dsl.ktable import KTable
+    from broker_streams.dsl.table_joins import TableJoinNode
+
+
+def is_versioned(store: Store) -> bool:
+    return store.kind is StoreKind.VERSIONED_KEY_VALUE
 
 
 def with_field(step: Step, field: str, value: Any) -> Step:
@@ -114,6 +119,39 @@ class PassThroughOrigin(Origin):
     def enable_old_values(self, force: bool) -> bool:
         for each in self._parents:
             each.enable_old_values(force)
+        return True
+
+    def getter(self) -> ValueGetter:
+        return self._getter
+
+
+class SuppressOrigin(Origin):
+    """Rows of a parent, except for keys whose change is held back in a buffer."""
+
+    def __init__(self, parent: KTable, store: str) -> None:
+        self._parent = parent
+        self._store = store
+
+    def enable_old_values(self, force: bool) -> bool:
+        return self._parent.enable_old_values(force)
+
+    def getter(self) -> ValueGetter:
+        return SuppressGetter(self._parent.getter(), self._store)
+
+
+class JoinOrigin(Origin):
+    """Results of a join of two tables, in the store of its node if that has one."""
+
+    def __init__(self, node: TableJoinNode, left: KTable, right: KTable, getter: ValueGetter) -> None:
+        self._node = node
+        self._left = left
+        self._right = right
+        self._getter = getter
+
+    def enable_old_values(self, force: bool) -> bool:
+        self._left.enable_old_values(True)
+        self._right.enable_old_values(True)
+        self._node.send_old_values()
         return True
 
     def getter(self) -> ValueGetter:

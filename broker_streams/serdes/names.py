@@ -7,6 +7,7 @@ import re
 from typing import Any, Final
 
 from broker_streams.serdes import Serde
+from broker_streams.serdes.changes import ChangeSerde
 from broker_streams.serdes.delimited import DelimitedSerde
 from broker_streams.serdes.json_values import JSON
 from broker_streams.serdes.lists import ListSerde
@@ -22,6 +23,7 @@ from broker_streams.serdes.primitives import (
     UUID,
     VOID,
 )
+from broker_streams.serdes.subscriptions import ResponseSerde, SubscriptionSerde
 from broker_streams.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 
 _SIMPLE: Final[dict[str, Serde]] = {
@@ -42,7 +44,9 @@ _CLASSES: Final[dict[str, Serde]] = {
     "VoidSerde": VOID,
 }
 _PACKAGE: Final = "org.apache.kafka.common.serialization.Serdes$"
-_OUTER: Final = re.compile(r"(LIST|TIME_WINDOWED|SESSION_WINDOWED|DELIMITED)\((.*)\)", re.DOTALL)
+_OUTER: Final = re.compile(
+    r"(LIST|TIME_WINDOWED|SESSION_WINDOWED|DELIMITED|CHANGE|SUBSCRIPTION|RESPONSE)\((.*)\)", re.DOTALL
+)
 
 
 def by_name(name: str) -> Serde:
@@ -53,6 +57,8 @@ def by_name(name: str) -> Serde:
     if found is None:
         raise LookupError(f"no serde has the name {name!r}")
     kind, inner = found.groups()
+    if kind in ("CHANGE", "SUBSCRIPTION", "RESPONSE"):
+        return _of_tables(kind, inner)
     if kind == "LIST":
         return ListSerde(by_name(inner))
     if kind == "SESSION_WINDOWED":
@@ -64,6 +70,16 @@ def by_name(name: str) -> Serde:
         return TimeWindowedSerde(by_name(inner + comma + size))
     columns = (column.partition(":") for column in inner[2:].split(","))
     return DelimitedSerde({name: kind for name, _, kind in columns}, inner[:1])
+
+
+def _of_tables(kind: str, parts: str) -> Serde:
+    """A serde of topics between tables. An inner serde without a name is the application's default."""
+    if kind == "SUBSCRIPTION":
+        topic, store, parts = parts.split(",", 2)
+    inner = by_name(parts) if parts else None
+    if kind == "SUBSCRIPTION":
+        return SubscriptionSerde(inner, topic, store)
+    return ChangeSerde(inner) if kind == "CHANGE" else ResponseSerde(inner)
 
 
 def of(given: Any) -> Serde | None:

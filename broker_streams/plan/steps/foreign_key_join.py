@@ -5,7 +5,7 @@
                                    right table > ForeignTableJoin >
 
 The store keeps the subscriptions by the right key and then the left one. A serde of None is the application's default.
-`topic` is the plain name of the topic of subscriptions: serdes are told names that are derived from it.
+`topic` is the plain name of the topic of subscriptions: serdes get names that are derived from it.
 """
 
 from __future__ import annotations

@@ -16,6 +16,6 @@ def test_the_hash_is_that_of_the_reference() -> None:
 
 def test_the_seed_is_kafkas() -> None:
     """If this fails, an application that moves here from Kafka Streams drops the answers that are on their way."""
-    # Of the changelog of Kafka Streams 4.3.1 for rows 7x and 4z (tests/broker_streams/oracle, foreign keys).
+    # Kafka Streams 4.3.1 has these hashes of rows 7x and 4z in its store (tests/broker_streams/oracle, foreign keys).
     assert struct.unpack(">qq", hash128(b"7x")) == (-4850900089340444882, -5462779845596615951)
     assert struct.unpack(">qq", hash128(b"4z")) == (-8176148252950967232, 7176282695628673195)

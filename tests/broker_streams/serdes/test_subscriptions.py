@@ -72,7 +72,7 @@ def test_other_values_are_refused() -> None:
 
 
 class Told:
-    """Keeps the topics that it is told."""
+    """Keeps the topics of its calls."""
 
     name = "TOLD"
 
