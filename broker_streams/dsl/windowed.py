@@ -46,7 +46,7 @@ class InFixedWindows:
         return WindowAggregate(store, fold, windows=self.windows, emit=self.emit)
 
     def key_serde(self, key: Any) -> Any:
-        return None if key is None else TimeWindowedSerde(key, self.windows.size_ms)
+        return TimeWindowedSerde(key, self.windows.size_ms)
 
     def getter(self, store: str) -> ValueGetter:
         return WindowStoreGetter(store)
@@ -74,7 +74,7 @@ class InSlidingWindows:
         return SlidingAggregate(store, fold, windows=self.windows, emit=self.emit)
 
     def key_serde(self, key: Any) -> Any:
-        return None if key is None else TimeWindowedSerde(key, self.windows.difference_ms)
+        return TimeWindowedSerde(key, self.windows.difference_ms)
 
     def getter(self, store: str) -> ValueGetter:
         return WindowStoreGetter(store)
@@ -98,7 +98,7 @@ class InSessions:
         return SessionAggregate(store, fold, windows=self.windows, emit=self.emit)
 
     def key_serde(self, key: Any) -> Any:
-        return None if key is None else SessionWindowedSerde(key)
+        return SessionWindowedSerde(key)
 
     def getter(self, store: str) -> ValueGetter:
         return SessionStoreGetter(store)

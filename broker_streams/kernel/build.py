@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -213,15 +212,12 @@ def stores_in_order(part: Subtopology) -> Iterable[Store]:
 
 def resolved(serde: Any, settings: TaskSettings, node: str, part: str) -> Serde:
     """The serde of a node, or the application's default. A serde around another one takes a default in its place if it
-    has none (`with_defaults`, or None as `inner`). Raises StreamsError: no serde is given.
+    has none (`with_defaults`). Raises StreamsError: no serde is given.
     """
     default = settings.key_serde if part == "key" else settings.value_serde
     found: Any = default if serde is None else serde
     if hasattr(found, "with_defaults"):
         found = found.with_defaults(settings.key_serde, settings.value_serde)
-    elif found is not None and getattr(found, "inner", found) is None and default is not None:
-        found = copy.copy(found)
-        found.inner = default
     if found is None or getattr(found, "inner", found) is None:
         raise StreamsError(f"{node} has no {part} serde: give it one, or set default.{part}.serde")
     return found  # type: ignore[no-any-return]

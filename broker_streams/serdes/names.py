@@ -62,12 +62,12 @@ def by_name(name: str) -> Serde:
     if kind == "LIST":
         return ListSerde(by_name(inner))
     if kind == "SESSION_WINDOWED":
-        return SessionWindowedSerde(by_name(inner))
+        return SessionWindowedSerde(by_name(inner) if inner else None)
     if kind == "TIME_WINDOWED":
-        inner, comma, size = inner.rpartition(",")
-        if comma and size.isdecimal():
-            return TimeWindowedSerde(by_name(inner), int(size))
-        return TimeWindowedSerde(by_name(inner + comma + size))
+        before, comma, size = inner.rpartition(",")
+        window_ms = int(size) if comma and size.isdecimal() else None
+        key = inner if window_ms is None else before
+        return TimeWindowedSerde(by_name(key) if key else None, window_ms)
     columns = (column.partition(":") for column in inner[2:].split(","))
     return DelimitedSerde({name: kind for name, _, kind in columns}, inner[:1])
 

@@ -2,6 +2,8 @@
 
 time window      key bytes, start of the window in ms (8 bytes, big-endian); its end follows from the window's size
 session window   key bytes, end in ms (8 bytes), start in ms (8 bytes)
+
+A serde whose `inner` is None stands in a plan until a task gives it the application's default for keys.
 """
 
 from __future__ import annotations
@@ -24,23 +26,44 @@ def _parts(topic: str, value: Any, name: str) -> Windowed:
     return value
 
 
-class TimeWindowedSerde:
+class WindowedSerde:
+    """The base of both."""
+
+    def __init__(self, inner: Serde | None) -> None:
+        self.inner = inner
+
+    @property
+    def _inner_name(self) -> str:
+        return "" if self.inner is None else self.inner.name
+
+    def _key(self, topic: str, key: Any, headers: Headers) -> bytes:
+        return self._known().serialize(topic, key, headers) or b""
+
+    def _known(self) -> Serde:
+        if self.inner is None:
+            raise SerdeError("keys in windows have no serde; give one, or set default.key.serde")
+        return self.inner
+
+
+class TimeWindowedSerde(WindowedSerde):
     """`window_ms` None: the size is unknown, and windows that are read end at the largest time."""
 
-    def __init__(self, inner: Serde, window_ms: int | None = None) -> None:
-        self.inner = inner
+    def __init__(self, inner: Serde | None, window_ms: int | None = None) -> None:
+        super().__init__(inner)
         self.window_ms = window_ms
 
     @property
     def name(self) -> str:
-        return f"TIME_WINDOWED({self.inner.name}{'' if self.window_ms is None else f',{self.window_ms}'})"
+        return f"TIME_WINDOWED({self._inner_name}{'' if self.window_ms is None else f',{self.window_ms}'})"
+
+    def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> TimeWindowedSerde:
+        return TimeWindowedSerde(self.inner or key_serde, self.window_ms)
 
     def serialize(self, topic: str, value: Any, headers: Headers = NO_HEADERS) -> bytes | None:
         if value is None:
             return None
         windowed = _parts(topic, value, self.name)
-        key = self.inner.serialize(topic, windowed.key, headers) or b""
-        return key + _START.pack(windowed.window.start_ms)
+        return self._key(topic, windowed.key, headers) + _START.pack(windowed.window.start_ms)
 
     def deserialize(self, topic: str, data: bytes | None, headers: Headers = NO_HEADERS) -> Windowed | None:
         if not data:
@@ -49,23 +72,24 @@ class TimeWindowedSerde:
             raise SerdeError(f"{topic}: {len(data)} bytes are no key in a time window, which has at least 8")
         (start_ms,) = _START.unpack_from(data, len(data) - _START.size)
         end_ms = _LONGEST if self.window_ms is None else min(start_ms + self.window_ms, _LONGEST)
-        return Windowed(self.inner.deserialize(topic, data[: -_START.size], headers), Window(start_ms, end_ms))
+        return Windowed(self._known().deserialize(topic, data[: -_START.size], headers), Window(start_ms, end_ms))
 
 
-class SessionWindowedSerde:
-    def __init__(self, inner: Serde) -> None:
-        self.inner = inner
-
+class SessionWindowedSerde(WindowedSerde):
     @property
     def name(self) -> str:
-        return f"SESSION_WINDOWED({self.inner.name})"
+        return f"SESSION_WINDOWED({self._inner_name})"
+
+    def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> SessionWindowedSerde:
+        return SessionWindowedSerde(self.inner or key_serde)
 
     def serialize(self, topic: str, value: Any, headers: Headers = NO_HEADERS) -> bytes | None:
         if value is None:
             return None
         windowed = _parts(topic, value, self.name)
-        key = self.inner.serialize(topic, windowed.key, headers) or b""
-        return key + _END_AND_START.pack(windowed.window.end_ms, windowed.window.start_ms)
+        return self._key(topic, windowed.key, headers) + _END_AND_START.pack(
+            windowed.window.end_ms, windowed.window.start_ms
+        )
 
     def deserialize(self, topic: str, data: bytes | None, headers: Headers = NO_HEADERS) -> Windowed | None:
         if not data:
@@ -73,5 +97,5 @@ class SessionWindowedSerde:
         if len(data) < _END_AND_START.size:
             raise SerdeError(f"{topic}: {len(data)} bytes are no key in a session window, which has at least 16")
         end_ms, start_ms = _END_AND_START.unpack_from(data, len(data) - _END_AND_START.size)
-        key = self.inner.deserialize(topic, data[: -_END_AND_START.size], headers)
+        key = self._known().deserialize(topic, data[: -_END_AND_START.size], headers)
         return Windowed(key, Window(start_ms, end_ms))

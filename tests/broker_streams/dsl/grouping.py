@@ -13,13 +13,18 @@ from broker_streams.serdes.primitives import LONG, STRING
 
 
 def group(
-    graph: Graph, topic: str = "in", needs_repartition: bool = False, topic_name: str | None = None, value: Any = LONG
+    graph: Graph,
+    topic: str = "in",
+    needs_repartition: bool = False,
+    topic_name: str | None = None,
+    key: Any = STRING,
+    value: Any = LONG,
 ) -> KGroupedStream:
     """A stream of `topic`, grouped by its key."""
     name = graph.new_name("KSTREAM-SOURCE-")
     node = SourceNode(Source(name, (topic,)))
     graph.add(node)
-    return KGroupedStream(graph, node, name, STRING, value, (name,), needs_repartition, topic_name)
+    return KGroupedStream(graph, node, name, key, value, (name,), needs_repartition, topic_name)
 
 
 def topology(graph: Graph) -> Topology:

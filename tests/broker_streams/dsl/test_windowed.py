@@ -72,6 +72,10 @@ def test_stores_keep_rows_as_long_as_they_may_change(
         assert isinstance(serde, TimeWindowedSerde)
         assert serde.window_ms == window_ms
     assert serde.inner is STRING
+    # Without a serde of the stream, keys are written in the application's default.
+    key_serde = group(Graph(), key=None).windowed_by(windows).count().key_serde
+    assert type(key_serde) is type(serde)
+    assert key_serde.inner is None
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ ORDER = DelimitedSerde({"id": "integer", "name": "string", "price": "decimal", "
 ALL: tuple[Serde, ...] = (
     *(BOOLEAN, BYTES, DOUBLE, FLOAT, INTEGER, JSON, LONG, SHORT, STRING, UUID, VOID),
     *(ORDER, DelimitedSerde({"a": "string"}, "|"), ListSerde(ListSerde(LONG)), SessionWindowedSerde(STRING)),
+    *(TimeWindowedSerde(None), TimeWindowedSerde(None, 5), SessionWindowedSerde(None)),
     *(TimeWindowedSerde(STRING), TimeWindowedSerde(LONG, 5), TimeWindowedSerde(ORDER, 7), TimeWindowedSerde(ORDER)),
 )
 
@@ -136,3 +137,15 @@ def test_serdes_are_given_in_several_ways() -> None:
         with pytest.raises(ValueError, match="is no serde") as refused:
             of(wrong)
         assert text in str(refused.value)
+
+
+@pytest.mark.parametrize("made", [TimeWindowedSerde(None, 5), SessionWindowedSerde(None)])
+def test_keys_in_windows_take_the_default_of_the_application(made: TimeWindowedSerde | SessionWindowedSerde) -> None:
+    """If this fails, a windowed table of a stream without a serde of its own cannot be written."""
+    with pytest.raises(SerdeError, match="keys in windows have no serde; give one"):
+        made.serialize("t", Windowed("k", Window(5, 10)))
+    found = made.with_defaults(STRING, LONG)
+    assert found.inner is STRING
+    assert found.deserialize("t", found.serialize("t", Windowed("k", Window(5, 10)))) == Windowed("k", Window(5, 10))
+    given = type(made)(LONG)
+    assert given.with_defaults(STRING, None).inner is LONG
