@@ -1,4 +1,4 @@
-"""Joins of two streams.
+"""Joins of a stream with a stream, a table or a global table.
 
 `joiner(left, right)` returns the value of a result, or `joiner(key, left, right)` with `with_key`. A side without a
 record is None. Streams whose keys may have changed are repartitioned first.
@@ -225,11 +225,16 @@ class _StreamJoin:
 
 
 class Joins(Stream):
-    """The joins of KStream, which is its only subclass. Options are the fields of StreamJoined."""
+    """The joins of KStream, which is its only subclass."""
 
     def join(self: Any, other: Any, *functions: Any, **options: Any) -> KStream:
-        """join(stream, joiner, windows, ...): a result for each pair of records of one key whose times are in the
-        JoinWindows.
+        """Results for records of this stream with a partner, in one of three forms:
+
+        join(stream, joiner, windows, ...): pairs of records of one key whose times are in the JoinWindows; options are
+        the fields of StreamJoined
+        join(table, joiner, ...): each record with the row of its key; options with_key, name, key, value, grace
+        join(global_table, key_selector, joiner, ...): each record with the row of the key that `key_selector(key,
+        value)` returns; options with_key, name
         """
         return _joined(self, other, functions, {"kind": INNER, **options})
 
@@ -238,16 +243,27 @@ class Joins(Stream):
         return _joined(self, other, functions, {"kind": LEFT, **options})
 
     def outer_join(self: Any, other: KStream, *functions: Any, **options: Any) -> KStream:
-        """As `join`, with records of both streams without a partner too: joiner(None, right)."""
-        return _joined(self, other, functions, {"kind": OUTER, **options})
+        """As `join` with a stream, with records of both streams without a partner too: joiner(None, right)."""
+        from broker_streams.dsl.kstream import KStream
+
+        if not isinstance(other, KStream):
+            raise TopologyError(f"{other!r} is no stream: an outer join of a stream is one with a stream")
+        return join_streams(self, other, *functions, kind=OUTER, **options)
 
 
 def _joined(stream: KStream, other: Any, functions: tuple[Any, ...], options: dict[str, Any]) -> KStream:
     """Raises TopologyError: `other` is nothing that a stream is joined with. TypeError: an argument is missing, or the
     join has no such option.
     """
+    from broker_streams.dsl.global_table import GlobalKTable
+    from broker_streams.dsl.joins_with_tables import join_global_table, join_table
     from broker_streams.dsl.kstream import KStream
+    from broker_streams.dsl.ktable import KTable
 
-    if not isinstance(other, KStream):
-        raise TopologyError(f"{other!r} is no stream: a stream is joined with a stream")
-    return join_streams(stream, other, *functions, **options)
+    if isinstance(other, KStream):
+        return join_streams(stream, other, *functions, **options)
+    if isinstance(other, KTable):
+        return join_table(stream, other, *functions, **options)
+    if isinstance(other, GlobalKTable):
+        return join_global_table(stream, other, *functions, **options)
+    raise TopologyError(f"{other!r} is no stream, table or global table: a stream is joined with one of them")

@@ -167,7 +167,7 @@ def test_wrong_calls_are_refused() -> None:
     _, a, b = two_streams()
     with pytest.raises(TopologyError, match="a join of two streams needs JoinWindows, not None"):
         a.join(b, joined)
-    with pytest.raises(TopologyError, match="is no stream"):
+    with pytest.raises(TopologyError, match="is no stream, table or global table"):
         a.join("b", joined, WINDOWS)
     with pytest.raises(TopologyError, match="is 5, which cannot be called"):
         a.join(b, 5, WINDOWS)
