@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import pytest
 
 from broker_streams.dsl.aggregations import AggregateNode
+from broker_streams.dsl.builder import StreamsBuilder
 from broker_streams.dsl.graph import Graph
 from broker_streams.dsl.materialized import Materialized
 from broker_streams.plan.codec import from_json, functions_of, to_json
@@ -23,9 +25,11 @@ from broker_streams.plan.windows import (
     TimeWindows,
     UnlimitedWindows,
 )
+from broker_streams.records import Window
 from broker_streams.serdes.names import by_name
-from broker_streams.serdes.primitives import STRING
+from broker_streams.serdes.primitives import LONG, STRING
 from broker_streams.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
+from broker_streams.testing.topology_test_driver import TopologyTestDriver
 from tests.broker_streams.dsl.grouping import group, short, step, topology
 
 CLOSE = EmitStrategy.ON_WINDOW_CLOSE
@@ -147,3 +151,26 @@ def test_a_plan_is_read_as_it_was_written(windows: Any) -> None:
     made = topology(graph)
     functions = functions_of(made)
     assert from_json(to_json(made), functions, by_name) == made
+
+
+def test_orders_of_each_minute_are_counted() -> None:
+    """If this fails, the first example of the documentation does not work."""
+    builder = StreamsBuilder()
+    orders = builder.stream("orders", value=json)
+    per_minute = orders.group_by_key().windowed_by(TimeWindows.of("1m").grace("10s")).count()
+    per_minute.to_stream().to("orders-per-minute")
+    config = {"application.id": "shop", "default.key.serde": "STRING"}
+    with TopologyTestDriver(builder.build(), config) as driver:
+        given = driver.create_input_topic("orders", value=json)
+        counts = driver.create_output_topic("orders-per-minute", key=TimeWindowedSerde(STRING, 60_000), value=LONG)
+        for key, time_ms in (("a", 0), ("b", 59_999), ("a", 69_999), ("a", 5), ("b", 70_000), ("b", 59_999)):
+            given.pipe_input(key, {"price": 5}, time_ms)
+        assert [(*record.key, record.value, record.timestamp) for record in counts.read_records()] == [
+            ("a", Window(0, 60_000), 1, 0),
+            ("b", Window(0, 60_000), 1, 59_999),
+            ("a", Window(60_000, 120_000), 1, 69_999),
+            ("a", Window(0, 60_000), 2, 5),
+            ("b", Window(60_000, 120_000), 1, 70_000),
+        ]
+        # The last record came after the grace period.
+        assert driver.dropped_records == 1
