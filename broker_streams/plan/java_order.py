@@ -7,7 +7,7 @@ the comparisons that lead to it follow the shape of a red-black tree (java.util.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -36,11 +36,32 @@ def in_hash_order(names: Iterable[str], *, copied: bool = False) -> list[str]:
     while len(unique) > capacity * 3 // 4:
         capacity *= 2
 
-    def bucket(name: str) -> int:
-        found = string_hash(name)
-        return (found ^ found >> 16) & capacity - 1
+    return sorted(unique, key=lambda name: _bucket(string_hash(name), capacity))
 
-    return sorted(unique, key=bucket)
+
+def _bucket(hashed: int, capacity: int) -> int:
+    return (hashed ^ hashed >> 16) & capacity - 1
+
+
+def bytes_hash(data: bytes) -> int:
+    """Arrays.hashCode(byte[]), modulo 2^32, as an unsigned number."""
+    found = 1
+    for each in data:
+        found = (31 * found + (each - 256 if each > 127 else each)) & _MASK
+    return found
+
+
+class BytesOrder:
+    """The iteration order of one HashSet of Bytes that is filled and cleared again: it keeps its capacity."""
+
+    def __init__(self) -> None:
+        self._capacity = _CAPACITY
+
+    def ordered(self, keys: Collection[bytes]) -> list[bytes]:
+        """`keys` are all that were added since the last clear, each once, in the order of their first addition."""
+        while len(keys) > self._capacity * 3 // 4:
+            self._capacity *= 2
+        return sorted(keys, key=lambda key: _bucket(bytes_hash(key), self._capacity))
 
 
 class _Entry(Generic[T]):

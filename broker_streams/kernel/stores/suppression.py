@@ -23,6 +23,7 @@ from broker_streams.kernel.stores.buffer_value import (
 from broker_streams.kernel.stores.keys import MAX_LONG, pack_long, unpack_long
 from broker_streams.kernel.stores.ordered import OrderedKeys
 from broker_streams.kernel.stores.segments import Rows
+from broker_streams.plan.java_order import BytesOrder
 from broker_streams.records import NO_HEADERS, Change, Headers, Record
 
 NO_TIMESTAMP: Final = -1
@@ -49,8 +50,9 @@ class SuppressionBuffer:
         self._waiting: dict[bytes, Waiting] = {}
         # Times and keys in order.
         self._order = OrderedKeys()
-        # Keys that changed since the last commit, in the order of their first change.
+        # Keys that changed since the last commit, in the order of their first change; Kafka writes them in another one.
         self._dirty: dict[bytes, None] = {}
+        self._dirty_order = BytesOrder()
         self.size_bytes = 0
         self.min_timestamp = MAX_LONG
 
@@ -122,7 +124,7 @@ class SuppressionBuffer:
         """Write the keys that changed to the changelog."""
         if self._changed is None:
             return
-        for key in self._dirty:
+        for key in self._dirty_order.ordered(self._dirty):
             waiting = self._waiting.get(key)
             if waiting is None:
                 self._changed(self.name, key, None, NO_TIMESTAMP, NO_HEADERS)
