@@ -14,11 +14,11 @@ from broker_streams.plan.value_getters import StoreGetter
 
 
 class GlobalKTable:
-    """`getter` reads rows in processors of joins. `queryable_store` is the name of a store that users may query."""
+    """`getter` reads rows in processors of joins. `queryable_store_name` is that of a store that users may query."""
 
-    def __init__(self, store: str, queryable_store: str | None) -> None:
+    def __init__(self, store: str, queryable_store_name: str | None) -> None:
         self.getter: Final = StoreGetter(store)
-        self.queryable_store: Final = queryable_store
+        self.queryable_store_name: Final = queryable_store_name
 
 
 def read_global_table(

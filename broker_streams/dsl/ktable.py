@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class KTable(Stream):
-    """`origin` knows the rows. `queryable_store` is the name of a store that users may query, or None."""
+    """`origin` knows the rows. `queryable_store_name` is the name of a store that users may query, or None."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class KTable(Stream):
         value_serde: Any,
         sources: Sequence[str],
         origin: Origin,
-        queryable_store: str | None = None,
+        queryable_store_name: str | None = None,
     ) -> None:
         super().__init__(graph, node, name, key_serde, value_serde, sources)
         self.origin = origin
-        self.queryable_store = queryable_store
+        self.queryable_store_name = queryable_store_name
         self._sends_old_values = False
 
     def enable_old_values(self, force: bool) -> bool:

@@ -222,3 +222,6 @@ class Stream:
         names = tuple(dict.fromkeys(name for each in (self, *others) for name in each.sources))
         self.graph.copartition(names)
         return names
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"

@@ -41,7 +41,7 @@ def test_names_follow_the_calls_as_in_kafka() -> None:
         "KSTREAM-AGGREGATE-STATE-STORE-09",
     ]
     # The names of named calls are counted too.
-    assert [table.queryable_store for table in tables] == [None, "counts", None, None, None]
+    assert [table.queryable_store_name for table in tables] == [None, "counts", None, None, None]
 
 
 def test_tables_know_their_serdes_and_rows() -> None:

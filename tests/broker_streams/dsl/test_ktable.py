@@ -56,7 +56,7 @@ def test_a_materialized_without_a_name_counts_as_a_call() -> None:
     """If this fails, later stores and topics have other names than in Kafka Streams."""
     builder = StreamsBuilder()
     table = builder.table("in").filter(lambda key, value: True, materialized=Materialized(value=STRING))
-    assert (table.name, table.queryable_store) == ("KTABLE-FILTER-0000000004", None)
+    assert (table.name, table.queryable_store_name) == ("KTABLE-FILTER-0000000004", None)
     assert table.map_values(len, name="lengths").name == "lengths"
     assert table.to_stream().name == "KTABLE-TOSTREAM-0000000006"
 
@@ -136,7 +136,7 @@ def test_a_table_may_be_versioned() -> None:
     """If this fails, a join cannot read a table as it was."""
     builder = StreamsBuilder()
     table = builder.table("in", materialized=Materialized("rows", history="1h"))
-    assert table.queryable_store == "rows"
+    assert table.queryable_store_name == "rows"
     (store,) = builder.build().plan.stores
     assert (store.kind, store.history_ms, store.caching) == (StoreKind.VERSIONED_KEY_VALUE, 3_600_000, False)
 
@@ -145,8 +145,8 @@ def test_a_global_table_has_all_partitions_of_its_topic() -> None:
     """If this fails, each instance has only the rows of its own partitions."""
     builder = StreamsBuilder()
     table = builder.global_table("in")
-    assert (table.queryable_store, table.getter.store) == ("in-STATE-STORE-0000000000",) * 2
-    assert builder.global_table("other", materialized=Materialized(in_memory=True)).queryable_store is None
+    assert (table.queryable_store_name, table.getter.store) == ("in-STATE-STORE-0000000000",) * 2
+    assert builder.global_table("other", materialized=Materialized(in_memory=True)).queryable_store_name is None
     plan = builder.build().plan
     assert plan.global_stores == ("in-STATE-STORE-0000000000", "other-STATE-STORE-0000000003")
     assert plan.subtopologies() == ()
