@@ -46,7 +46,8 @@ class StreamJoined:
     store: str | None = None
     this_store: Store | None = None
     other_store: Store | None = None
-    in_memory: bool = False
+    # None: as dsl.store.suppliers.class of the application says.
+    in_memory: bool | None = None
     logging: bool = True
     topic_config: Mapping[str, str] = field(default_factory=dict)
 
@@ -57,6 +58,10 @@ class StreamJoined:
         one, other = self.this_store, self.other_store
         if one is not None and other is not None and one.name == other.name:
             raise ValueError(f"both stores of a join have the name {one.name}")
+
+    @property
+    def persistent(self) -> bool | None:
+        return None if self.in_memory is None else not self.in_memory
 
 
 def repartitioned(stream: KStream, prefix: str | None, key_serde: Any, value_serde: Any) -> KStream:
@@ -150,7 +155,7 @@ class _StreamJoin:
                 StoreKind.WINDOW,
                 options.key,
                 value_serde,
-                persistent=not options.in_memory,
+                persistent=options.persistent,
                 logging=options.logging,
                 retention_ms=retention_ms,
                 window_ms=windows.size_ms,
@@ -178,7 +183,7 @@ class _StreamJoin:
             f"KSTREAM-OUTERSHARED-{number}-store" if name is None else f"{name}{suffix}-store",
             StoreKind.JOIN_OUTER,
             options.key,
-            persistent=given.persistent if given is not None else not options.in_memory,
+            persistent=given.persistent if given is not None else options.persistent,
             logging=options.logging,
             topic_config=dict(options.topic_config),
             options={"left_serde": options.value, "right_serde": options.other_value},

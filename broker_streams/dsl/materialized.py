@@ -19,7 +19,8 @@ class Materialized:
     None is that of the stream, or the application's default.
 
     `retention` is for windows and sessions: the time that a row is kept, at least the size and the grace period.
-    `history` makes the store versioned: values of the last `history` are kept. `in_memory` stores have no files.
+    `history` makes the store versioned: values of the last `history` are kept. `in_memory` stores have no files; None:
+    as dsl.store.suppliers.class of the application says.
     `caching` passes one change on for many of a row. `topic_config` are settings of the changelog topic.
     """
 
@@ -28,7 +29,7 @@ class Materialized:
     value: Any = None
     retention: int | str | None = None
     history: int | str | None = None
-    in_memory: bool = False
+    in_memory: bool | None = None
     caching: bool = True
     logging: bool = True
     topic_config: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class Materialized:
         chosen: dict[str, Any] = {
             "key_serde": self.key,
             "value_serde": self.value,
-            "persistent": not self.in_memory,
+            "persistent": None if self.in_memory is None else not self.in_memory,
             "logging": self.logging,
             "caching": self.caching,
             "topic_config": dict(self.topic_config),
@@ -75,7 +76,7 @@ class Materialized:
         if self.history is None:
             return self._store(StoreKind.TIMESTAMPED_KEY_VALUE)
         history_ms = milliseconds(self.history, "history")
-        return self._store(StoreKind.VERSIONED_KEY_VALUE, history_ms=history_ms, caching=False)
+        return self._store(StoreKind.VERSIONED_KEY_VALUE, persistent=True, history_ms=history_ms, caching=False)
 
     def _retention_of(self, least_ms: int, parts: str) -> int:
         if self.history is not None:

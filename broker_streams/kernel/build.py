@@ -77,7 +77,10 @@ class _Builder:
         for node in nodes:
             for parent in node.parents:
                 self._children.setdefault(parent, []).append(node)
-        stores = stores_in_order(self._part)
+        stores = [
+            each if each.persistent is not None else dataclasses.replace(each, persistent=not settings.in_memory_stores)
+            for each in stores_in_order(self._part)
+        ]
         changelogs = {
             each.name: self._topology.changelog(each, settings.application_id) or "" for each in self._part.stores
         }

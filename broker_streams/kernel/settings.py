@@ -46,6 +46,8 @@ class TaskSettings:
     max_task_idle_ms: int = 0
     # statestore.cache.max.bytes, for all stores of one task.
     cache_bytes: int = 10 * 1024 * 1024
+    # dsl.store.suppliers.class: stores of the DSL that do not say it themselves are kept in memory.
+    in_memory_stores: bool = False
     # Joins and windows look for results that became final at most this often (Kafka's internal settings
     # __emit.interval.ms.kstreams.outer.join.spurious.results.fix__ and ...windowed.aggregation__).
     join_emit_interval_ms: int = 1000
@@ -76,6 +78,8 @@ class TaskSettings:
                     found[field] = int(given)
                 except (TypeError, ValueError):
                     raise ValueError(f"{name} is {given!r}; a number is allowed") from None
+        if (suppliers := config.get("dsl.store.suppliers.class")) is not None:
+            found["in_memory_stores"] = _in_memory(suppliers)
         found.update(changed)
         if not found["application_id"]:
             raise ValueError("application.id is missing; it names the application's topics and its group")
@@ -85,6 +89,17 @@ class TaskSettings:
 def _short(name: object) -> str:
     """The last part of the name of a Java class."""
     return str(name).rpartition(".")[2]
+
+
+_SUPPLIERS: Final = {"RocksDBDslStoreSuppliers": False, "InMemoryDslStoreSuppliers": True}
+
+
+def _in_memory(given: Any) -> bool:
+    """The names of Kafka's classes; its RocksDB is what this package calls persistent."""
+    found = _SUPPLIERS.get(_short(given).rpartition("$")[2])
+    if found is None:
+        raise ValueError(f"dsl.store.suppliers.class is {given!r}; allowed are {', '.join(_SUPPLIERS)}")
+    return found
 
 
 def _extractor(given: Any) -> TimestampExtractor | Function:

@@ -36,7 +36,8 @@ class Store:
     kind: StoreKind
     key_serde: Any = None
     value_serde: Any = None
-    persistent: bool = True
+    # None: as dsl.store.suppliers.class of the application says.
+    persistent: bool | None = True
     logging: bool = True
     caching: bool = False
     retention_ms: int | None = None

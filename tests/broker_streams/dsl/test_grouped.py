@@ -56,7 +56,7 @@ def test_tables_know_their_serdes_and_rows() -> None:
     # The aggregates may be anything: the application's default.
     assert grouped.aggregate(int, lambda key, value, total: total).value_serde is None
     kind = StoreKind.TIMESTAMPED_KEY_VALUE
-    assert topology(graph).store("counts") == Store("counts", kind, STRING, LONG, caching=True)
+    assert topology(graph).store("counts") == Store("counts", kind, STRING, LONG, None, caching=True)
 
 
 def test_steps_have_the_functions_of_the_user() -> None:

@@ -7,11 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from broker_streams.dsl.builder import StreamsBuilder
 from broker_streams.dsl.graph import Graph
 from broker_streams.dsl.materialized import Materialized
 from broker_streams.plan.stores import Store, StoreKind
 from broker_streams.plan.topology import TopologyError
+from broker_streams.plan.windows import TimeWindows
 from broker_streams.serdes.primitives import LONG, STRING
+from broker_streams.testing.topology_test_driver import TopologyTestDriver
 
 
 def test_a_name_is_generated_only_if_there_is_none() -> None:
@@ -27,7 +30,7 @@ def test_stores_of_all_kinds() -> None:
     """If this fails, a store forgets rows too early, or has no changelog."""
     chosen = Materialized("s", STRING, LONG, caching=False, topic_config={"segment.ms": "5"})
     assert chosen.key_value_store() == Store(
-        "s", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, LONG, topic_config={"segment.ms": "5"}
+        "s", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, LONG, None, topic_config={"segment.ms": "5"}
     )
     versioned = Materialized("s", history="1h").key_value_store()
     assert versioned == Store("s", StoreKind.VERSIONED_KEY_VALUE, history_ms=3_600_000)
@@ -42,7 +45,9 @@ def test_stores_of_all_kinds() -> None:
         window_ms=10,
         options={"time_ordered": True},
     )
-    assert Materialized("s").without_cache().session_store(30, "", {}) == Store("s", StoreKind.SESSION, retention_ms=30)
+    assert Materialized("s", in_memory=False).without_cache().session_store(30, "", {}) == Store(
+        "s", StoreKind.SESSION, retention_ms=30
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,3 +78,26 @@ def test_refusals_name_value_and_limits(make: Callable[[], object], error: type[
     """If this fails, an option that cannot work is accepted and ignored."""
     with pytest.raises(error, match=re.escape(text)):
         make()
+
+
+@pytest.mark.parametrize(
+    ("suppliers", "in_memory", "order"),
+    [
+        ("RocksDBDslStoreSuppliers", None, ["a", "b"]),
+        ("InMemoryDslStoreSuppliers", None, ["b", "a"]),
+        ("InMemoryDslStoreSuppliers", False, ["a", "b"]),
+        ("RocksDBDslStoreSuppliers", True, ["b", "a"]),
+    ],
+)
+def test_stores_are_kept_where_the_application_says(suppliers: str, in_memory: bool | None, order: list[str]) -> None:
+    """If this fails, dsl.store.suppliers.class is accepted and ignored."""
+    builder = StreamsBuilder()
+    windowed = builder.stream("in", key=STRING, value=STRING).group_by_key().windowed_by(TimeWindows.of(10).grace(50))
+    windowed.count(materialized=Materialized("counts", in_memory=in_memory))
+    config = {"application.id": "app", "dsl.store.suppliers.class": suppliers}
+    with TopologyTestDriver(builder.build(), config) as driver:
+        given = driver.create_input_topic("in", key=STRING, value=STRING)
+        given.pipe_input("b", "x", 0)
+        given.pipe_input("a", "x", 10)
+        # Rows in memory have the order of their times, those of segments the order of their keys.
+        assert [windowed.key for windowed, _ in driver.get_window_store("counts").all()] == order

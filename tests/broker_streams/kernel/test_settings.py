@@ -30,6 +30,9 @@ def test_settings_are_read_by_their_names() -> None:
             "errors.dead.letter.queue.topic.name": "dead",
             "max.task.idle.ms": "-1",
             "statestore.cache.max.bytes": 0,
+            "dsl.store.suppliers.class": (
+                "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$InMemoryDslStoreSuppliers"
+            ),
             "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__": 7,
             "__emit.interval.ms.kstreams.windowed.aggregation__": "8",
         },
@@ -46,6 +49,7 @@ def test_settings_are_read_by_their_names() -> None:
         "dead",
         -1,
         0,
+        True,
         7,
         8,
     )
@@ -78,6 +82,10 @@ def test_settings_may_be_functions() -> None:
         ({"application.id": "a", "processing.exception.handler": "Mine"}, "processing.exception.handler is 'Mine'"),
         ({"application.id": "a", "max.task.idle.ms": "soon"}, "max.task.idle.ms is 'soon'; a number is allowed"),
         ({"application.id": "a", "default.key.serde": "Mine"}, "'Mine' is no serde"),
+        (
+            {"application.id": "app", "dsl.store.suppliers.class": "Mine"},
+            "dsl.store.suppliers.class is 'Mine'; allowed",
+        ),
     ],
 )
 def test_wrong_settings_are_named(config: dict[str, Any], text: str) -> None:
