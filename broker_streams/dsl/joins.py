@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from broker_streams.dsl.graph import StepNode
 from broker_streams.dsl.join_nodes import StreamJoinNode, WindowNode
@@ -20,7 +20,9 @@ from broker_streams.plan.windows import JoinWindows
 from broker_streams.serdes.names import of as serde_of
 
 if TYPE_CHECKING:
+    from broker_streams.dsl.global_table import GlobalKTable
     from broker_streams.dsl.kstream import KStream
+    from broker_streams.dsl.ktable import KTable
 
 INNER: Final = "inner"
 LEFT: Final = "left"
@@ -232,28 +234,85 @@ class _StreamJoin:
 class Joins(Stream):
     """The joins of KStream, which is its only subclass."""
 
+    @overload
+    def join(self, other: KStream, joiner: Callable[..., Any], windows: JoinWindows, **options: Any) -> KStream: ...
+
+    @overload
+    def join(
+        self,
+        other: KTable,
+        joiner: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        key: Any = None,
+        value: Any = None,
+        grace: int | str | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def join(
+        self,
+        other: GlobalKTable,
+        key_selector: Callable[[Any, Any], Any],
+        joiner: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+    ) -> KStream: ...
+
     def join(self: Any, other: Any, *functions: Any, **options: Any) -> KStream:
         """Results for records of this stream with a partner, in one of three forms:
 
-        join(stream, joiner, windows, ...): pairs of records of one key whose times are in the JoinWindows; options are
-        the fields of StreamJoined
-        join(table, joiner, ...): each record with the row of its key; options with_key, name, key, value, grace
-        join(global_table, key_selector, joiner, ...): each record with the row of the key that `key_selector(key,
-        value)` returns; options with_key, name
+        with a stream: pairs of records of one key whose times are in the JoinWindows; options are the fields of
+        StreamJoined
+        with a table: each record with the row of its key; `grace` lets it wait for rows of its time
+        with a global table: each record with the row of the key that `key_selector(key, value)` returns
         """
         return _joined(self, other, functions, {"kind": INNER, **options})
+
+    @overload
+    def left_join(
+        self, other: KStream, joiner: Callable[..., Any], windows: JoinWindows, **options: Any
+    ) -> KStream: ...
+
+    @overload
+    def left_join(
+        self,
+        other: KTable,
+        joiner: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        key: Any = None,
+        value: Any = None,
+        grace: int | str | None = None,
+    ) -> KStream: ...
+
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable,
+        key_selector: Callable[[Any, Any], Any],
+        joiner: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+    ) -> KStream: ...
 
     def left_join(self: Any, other: Any, *functions: Any, **options: Any) -> KStream:
         """As `join`, with records of this stream without a partner too: joiner(left, None)."""
         return _joined(self, other, functions, {"kind": LEFT, **options})
 
-    def outer_join(self: Any, other: KStream, *functions: Any, **options: Any) -> KStream:
+    def outer_join(
+        self: Any, other: KStream, joiner: Callable[..., Any], windows: JoinWindows, **options: Any
+    ) -> KStream:
         """As `join` with a stream, with records of both streams without a partner too: joiner(None, right)."""
         from broker_streams.dsl.kstream import KStream
 
         if not isinstance(other, KStream):
             raise TopologyError(f"{other!r} is no stream: an outer join of a stream is one with a stream")
-        return join_streams(self, other, *functions, kind=OUTER, **options)
+        return join_streams(self, other, joiner, windows, kind=OUTER, **options)
 
 
 def _joined(stream: KStream, other: Any, functions: tuple[Any, ...], options: dict[str, Any]) -> KStream:

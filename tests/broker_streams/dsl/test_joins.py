@@ -166,11 +166,11 @@ def test_wrong_calls_are_refused() -> None:
     """If this fails, a wrong call ends in an error at the first record, or is ignored."""
     _, a, b = two_streams()
     with pytest.raises(TopologyError, match="a join of two streams needs JoinWindows, not None"):
-        a.join(b, joined)
+        a.join(b, joined)  # type: ignore[call-overload]
     with pytest.raises(TopologyError, match="is no stream, table or global table"):
-        a.join("b", joined, WINDOWS)
+        a.join("b", joined, WINDOWS)  # type: ignore[call-overload]
     with pytest.raises(TopologyError, match="is 5, which cannot be called"):
-        a.join(b, 5, WINDOWS)
+        a.join(b, 5, WINDOWS)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="unexpected keyword argument 'grace'"):
         a.join(b, joined, WINDOWS, grace=5)
 

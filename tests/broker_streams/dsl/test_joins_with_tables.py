@@ -84,11 +84,11 @@ def test_wrong_calls_are_refused() -> None:
     """If this fails, a wrong call ends in an error at the first record, or is ignored."""
     _, a, table = made()
     with pytest.raises(TopologyError, match="an outer join of a stream is one with a stream"):
-        a.outer_join(table, joined)  # type: ignore[arg-type]
+        a.outer_join(table, joined, WINDOWS)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="unexpected keyword argument 'store'"):
-        a.join(table, joined, store="rows")
+        a.join(table, joined, store="rows")  # type: ignore[call-overload]
     with pytest.raises(TopologyError, match="is 5, which cannot be called"):
-        a.join(table, 5)
+        a.join(table, 5)  # type: ignore[call-overload]
 
 
 def test_joins_run() -> None:
