@@ -65,6 +65,7 @@ class _Builder:
         self._state.join_emit_interval_ms = settings.join_emit_interval_ms
         self._state.window_emit_interval_ms = settings.window_emit_interval_ms
         self._state.key_serde, self._state.value_serde = settings.key_serde, settings.value_serde
+        self._state.splits_changes = settings.splits_changes
         self._collector = Collector(partitions)
         self._failures = Failures(self._state, settings, self._collector.outputs.append)
         self._task = Task(self._state, PartitionGroup(settings.max_task_idle_ms), self._collector, self._failures)

@@ -40,6 +40,7 @@ class TaskState:
         "key_serde",
         "metadata",
         "shared",
+        "splits_changes",
         "stream_time_ms",
         "system_time_ms",
         "task_id",
@@ -54,6 +55,8 @@ class TaskState:
         # The application's default serdes.
         self.key_serde: Any = None
         self.value_serde: Any = None
+        # Groups of tables write a removal and an addition apart, for instances before Kafka Streams 3.5.
+        self.splits_changes = False
         # -1 before the first record, as in Kafka.
         self.stream_time_ms = -1
         self.system_time_ms = 0

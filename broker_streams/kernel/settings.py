@@ -16,6 +16,8 @@ _HANDLERS: Final = {
     "production.exception.handler": "production_handler",
     "processing.exception.handler": "processing_handler",
 }
+_OLD_VERSIONS: Final = ("2.4", "2.5", "2.6", "2.7", "2.8", "3.0", "3.1", "3.2", "3.3", "3.4")
+_VERSIONS: Final = (*_OLD_VERSIONS, "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2")
 _NUMBERS: Final = {
     "max.task.idle.ms": "max_task_idle_ms",
     "statestore.cache.max.bytes": "cache_bytes",
@@ -53,6 +55,10 @@ class TaskSettings:
     join_emit_interval_ms: int = 1000
     window_emit_interval_ms: int = 1000
 
+    # upgrade.from of a version before 3.5: groups of tables write two records for a row that stays in its group, as
+    # instances of that version cannot read both in one.
+    splits_changes: bool = False
+
     @staticmethod
     def of(config: Mapping[str, Any], **changed: Any) -> TaskSettings:
         """Read the settings of a task by Kafka's names; all others are left alone. Values may be texts, as in a file.
@@ -72,6 +78,10 @@ class TaskSettings:
             found["global_processing_handler"] = str(given).lower() == "true"
         if (topic := config.get("errors.dead.letter.queue.topic.name")) is not None:
             found["dead_letter_topic"] = str(topic)
+        if (version := config.get("upgrade.from")) is not None:
+            if version not in _VERSIONS:
+                raise ValueError(f"upgrade.from is {version!r}; allowed are {', '.join(_VERSIONS)}")
+            found["splits_changes"] = version in _OLD_VERSIONS
         for name, field in _NUMBERS.items():
             if (given := config.get(name)) is not None:
                 try:

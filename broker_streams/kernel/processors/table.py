@@ -197,7 +197,8 @@ class TableGroup(Processor):
             return
         added, removed = self._selected(record.key, new), self._selected(record.key, old)
         forward = self.context.forward_all
-        if added is not None and removed is not None and added[0] == removed[0]:
+        is_split = self.context.task.splits_changes
+        if added is not None and removed is not None and added[0] == removed[0] and not is_split:
             change = Change(added[1], removed[1], is_latest)
             forward(Record(removed[0], change, record.timestamp, record.headers))
             return

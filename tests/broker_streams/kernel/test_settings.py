@@ -29,6 +29,7 @@ def test_settings_are_read_by_their_names() -> None:
             "processing.exception.handler.global.enabled": "true",
             "errors.dead.letter.queue.topic.name": "dead",
             "max.task.idle.ms": "-1",
+            "upgrade.from": "3.4",
             "statestore.cache.max.bytes": 0,
             "dsl.store.suppliers.class": (
                 "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$InMemoryDslStoreSuppliers"
@@ -52,7 +53,9 @@ def test_settings_are_read_by_their_names() -> None:
         True,
         7,
         8,
+        True,
     )
+    assert not TaskSettings.of({"application.id": "app", "upgrade.from": "3.5"}).splits_changes
 
 
 def test_settings_may_be_functions() -> None:
@@ -80,6 +83,7 @@ def test_settings_may_be_functions() -> None:
             "default.timestamp.extractor is 'Mine'; allowed",
         ),
         ({"application.id": "a", "processing.exception.handler": "Mine"}, "processing.exception.handler is 'Mine'"),
+        ({"application.id": "a", "upgrade.from": "1.0"}, "upgrade.from is '1.0'; allowed are 2.4, .*, 4.2"),
         ({"application.id": "a", "max.task.idle.ms": "soon"}, "max.task.idle.ms is 'soon'; a number is allowed"),
         ({"application.id": "a", "default.key.serde": "Mine"}, "'Mine' is no serde"),
         (

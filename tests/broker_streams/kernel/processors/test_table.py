@@ -160,6 +160,13 @@ def test_a_grouping_moves_rows(new: Any, old: Any, expected: list[tuple[Any, Cha
     assert running.change("a", new, old, 5) == [(key, change, 5) for key, change in expected]
 
 
+def test_a_change_is_split_for_older_instances() -> None:
+    """If this fails, an upgrade instance by instance (upgrade.from) writes records that the older ones cannot read."""
+    running = Running(steps.TableGroup(function(by_value)))
+    running.opened.task.splits_changes = True
+    assert running.change("a", "x2", "x1", 5) == [("x", Change(None, "a"), 5), ("x", Change("a", None), 5)]
+
+
 def test_a_grouping_refuses_what_cannot_be() -> None:
     """If this fails, a row without a group is lost in silence, or an older version counts."""
     running = Running(steps.TableGroup(function(by_value)))
