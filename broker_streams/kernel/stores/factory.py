@@ -102,7 +102,7 @@ class StoreOpener:
             raise ValueError(f"window store {store.name} has no retention_ms or no window_ms; give it both")
         timestamped = store.kind is StoreKind.TIMESTAMPED_WINDOW
         # Kafka's stores in memory have no order of their own for windows that emit when they close.
-        by_time = store.persistent and bool(store.options.get("time_ordered"))
+        by_time = bool(store.persistent and store.options.get("time_ordered"))
         root: WindowRoot
         if not store.persistent:
             root = MemoryWindows(self.task, store.retention_ms, store.retain_duplicates)

@@ -403,7 +403,7 @@ def test_the_windows_of_a_key_are_in_its_partition() -> None:
 
 def test_a_serde_takes_the_default_inside() -> None:
     """If this fails, windowed keys need a serde although the application has a default."""
-    serde: Any = TimeWindowedSerde(None, 10)  # type: ignore[arg-type]
+    serde: Any = TimeWindowedSerde(None, 10)
     select = SelectKey(function(lambda key, value: Windowed(key, Window(0, 10))))
     task = task_of(select, sink=Sink("sink", ("step-0",), "out", key_serde=serde), partitions=lambda topic: 1)
     task.add("in", 0, [record("v", key="k")])
