@@ -132,7 +132,6 @@ class Aggregations:
         value_serde: Any,
         fold_of: Callable[[str], AnyFold],
     ) -> KTable:
-
         group, aggregation, graph = self._group, self._aggregation, self._group.graph
         chosen = materialized or Materialized()
         made = chosen.completed(graph, prefix, group.key_serde, value_serde)

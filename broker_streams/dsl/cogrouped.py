@@ -65,7 +65,6 @@ class CogroupedKStream:
         name: str | None,
         materialized: Materialized | None,
     ) -> KTable:
-
         graph = self._graph
         chosen = materialized or Materialized()
         made = chosen.completed(graph, AGGREGATE, None, None)
@@ -124,6 +123,6 @@ class WindowedCogroupedKStream:
     ) -> KTable:
         """As CogroupedKStream.aggregate, for each window. Sessions that meet become `merger(key, one, other)`.
 
-        Raises ValueError: sessions without a merger.
+        Raises ValueError: sessions without a merger, or other windows with one.
         """
         return self._cogroup.table(self._aggregation, initializer, merger, name, materialized)

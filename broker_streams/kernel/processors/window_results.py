@@ -32,14 +32,10 @@ class WindowResults(Processor):
         self._store: Any = context.state_store(self._name)
         self._stream_time_ms = -1
         # The close time of the last results that were passed on; -1: none. It outlives the task.
-        self._emitted_ms = -1
+        self._emitted_ms = self._task.emitted_ms.get(self._name, -1)
         self._next_emit_ms = 0
-        if self._emits_closed:
-            self._emitted_ms = self._task.emitted_ms.get(self._name, -1)
-            self._updates = False
-        else:
-            # True: an update is passed on at once. Else the cache of the store does it.
-            self._updates = not self._store.set_flush_listener(context.forward, self._send_old)
+        # Updates are passed on at once, or by the cache of the store when they leave it.
+        self._updates = not self._emits_closed and not self._store.set_flush_listener(context.forward, self._send_old)
 
     def _emit_closed(self, record: Record, close_ms: int) -> None:
         """Pass on the results of windows that closed since the last time. Headers are those of this record."""
@@ -60,6 +56,6 @@ class WindowResults(Processor):
 
     def _closed(self, close_ms: int) -> Iterable[tuple[Windowed, Any, int]] | None:
         """Key and window, value and timestamp of the windows that closed since `_emitted_ms`, in the order of the
-        store. None: no window can have closed, and this is not asked again for `close_ms`.
+        store. None: no window can have closed, and `_emitted_ms` stays.
         """
         raise NotImplementedError

@@ -46,12 +46,22 @@ AnyFold = Count | Reduce | Fold
 class StoredFold(Step):
     """The base of all aggregations: `fold` over the rows of `store`.
 
-    `send_old_values` passes the previous aggregate on too, for tables below that need it.
+    `send_old_values` passes the previous aggregate on too, for tables below that need it. Raises ValueError: a Fold of
+    sessions has no merger, or one of other rows has one.
     """
+
+    # Rows may be merged: sessions.
+    MERGES: ClassVar[bool] = False
 
     store: str
     fold: AnyFold
     send_old_values: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.fold, Fold) and (self.fold.merger is not None) != self.MERGES:
+            if self.MERGES:
+                raise ValueError("an aggregation of sessions needs a merger")
+            raise ValueError("a merger is for sessions; these rows are never merged")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from broker_streams.plan.steps.aggregates import Fold, StoredFold
+from broker_streams.plan.steps.aggregates import StoredFold
 from broker_streams.plan.windows import EmitStrategy, FixedWindows, SessionWindows, SlidingWindows, UnlimitedWindows
 
 
@@ -24,6 +24,7 @@ class WindowAggregate(WindowedFold):
     windows: FixedWindows = field(kw_only=True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if isinstance(self.windows, UnlimitedWindows) and self.emit is EmitStrategy.ON_WINDOW_CLOSE:
             raise ValueError("unlimited windows never close, so ON_WINDOW_CLOSE is not allowed for them")
 
@@ -36,11 +37,6 @@ class SlidingAggregate(WindowedFold):
 
 @dataclass(frozen=True)
 class SessionAggregate(WindowedFold):
-    """Raises ValueError: sessions cannot be merged, because the fold has no merger."""
-
     KIND: ClassVar[str] = "session-aggregate.1"
+    MERGES: ClassVar[bool] = True
     windows: SessionWindows = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        if isinstance(self.fold, Fold) and self.fold.merger is None:
-            raise ValueError("an aggregation of sessions needs a merger")

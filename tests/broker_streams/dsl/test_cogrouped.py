@@ -80,6 +80,8 @@ def test_sessions_need_a_merger() -> None:
     windowed = group(Graph()).cogroup(min).windowed_by(SessionWindows.of(5))
     with pytest.raises(ValueError, match="an aggregation of sessions needs a merger"):
         windowed.aggregate(int)
+    with pytest.raises(ValueError, match="a merger is for sessions"):
+        group(Graph()).cogroup(min).windowed_by(TimeWindows.of(5)).aggregate(int, max)
     with pytest.raises(TopologyError, match="which cannot be called"):
         group(Graph()).cogroup(5)  # type: ignore[arg-type]
     graph = Graph()
