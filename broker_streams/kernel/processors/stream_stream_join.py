@@ -147,6 +147,10 @@ class StreamStreamJoin(Processor):
         if passed is not None:
             outer.remove(*passed)
 
+    def close(self) -> None:
+        if self._step.outer_store is not None:
+            self.context.task.shared.pop(self._step.outer_store, None)
+
 
 @operator(steps.SelfJoin)
 class SelfJoin(Processor):
