@@ -26,7 +26,7 @@ Partitioner = Callable[[str, Any, Any, int], Any]
 
 
 class Partitioners(NamedTuple):
-    """Of the topic of answers, by the left key, and of the topic of subscriptions, by the right key."""
+    """Partitioners of the topic of answers, by the left key, and of that of subscriptions, by the right key."""
 
     primary: Partitioner | None
     foreign: Partitioner | None

@@ -1,4 +1,4 @@
-"""What both tables of a foreign-key join write to the topics between them (KIP-213, KIP-955).
+"""The records that both tables of a foreign-key join write to the topics between them (KIP-213, KIP-955).
 
 Numbers are big-endian. The hash is that of the row of the left table (Murmur3, 16 bytes); its first bit says whether it
 is left out, because the row was deleted.
@@ -26,7 +26,7 @@ _INT: Final = struct.Struct(">i")
 
 
 class Instruction(enum.IntEnum):
-    """What the right side does with a subscription."""
+    """The work of the right side on a subscription."""
 
     DELETE = 0
     DELETE_AND_ANSWER = 1

@@ -1,4 +1,4 @@
-"""What processors and users see of a session store."""
+"""A session store as processors and users see it."""
 
 from __future__ import annotations
 

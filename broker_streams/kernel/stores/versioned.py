@@ -196,7 +196,7 @@ class Versions:
 
 
 class VersionedStore:
-    """What processors and users see of a versioned store. Its changelog has each record as it was put."""
+    """A versioned store as processors and users see it. Its changelog has each record as it was put."""
 
     def __init__(self, bound: Bound, versions: Versions, task: TaskState, changed: Changed | None) -> None:
         self.name = bound.store

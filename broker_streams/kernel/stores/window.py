@@ -1,4 +1,4 @@
-"""What processors and users see of a window store."""
+"""A window store as processors and users see it."""
 
 from __future__ import annotations
 

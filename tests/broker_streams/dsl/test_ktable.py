@@ -26,7 +26,7 @@ Pair = tuple[Any, Any]
 
 
 def results(builder: StreamsBuilder, *inputs: tuple[str, Any, Any], value: Any = STRING) -> list[Pair]:
-    """What the topology writes to `out` for (topic, key, value)."""
+    """The records that the topology writes to `out` for (topic, key, value)."""
     with TopologyTestDriver(builder.build(), CONFIG) as driver:
         for at, (topic, key, given) in enumerate(inputs):
             driver.create_input_topic(topic).pipe_input(key, given, at)

@@ -15,7 +15,7 @@ RECORDED: Final = 24
 
 
 def digest(spec: Spec) -> str:
-    """Of the spec of an answer: another spec needs another recording."""
+    """A digest of the spec of an answer: another spec needs another recording."""
     return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:12]
 
 
