@@ -59,6 +59,11 @@ _OUTCOMES: Final[Mapping[ErrorCode, Outcome]] = {
 }
 
 
+def outcome_of(code: ErrorCode) -> Outcome:
+    """Return the consequence of an error of a heartbeat, of consumer and streams groups."""
+    return _OUTCOMES.get(code, Outcome.RETRY if code.retriable else Outcome.FAIL)
+
+
 class EpochMember(ConsumerMember):
     """One member. `names` are the topics that it knows by id, `new_id` makes the id of a new member."""
 
@@ -190,7 +195,7 @@ class EpochMember(ConsumerMember):
         return ""
 
     def _refused_heartbeat(self, code: ErrorCode, now_s: float) -> str:
-        outcome = _OUTCOMES.get(code, Outcome.RETRY if code.retriable else Outcome.FAIL)
+        outcome = outcome_of(code)
         self._retry_s = now_s + RETRY_S
         if outcome is Outcome.LOSE_ALL:
             self.fenced += self.state is State.STABLE
