@@ -11,6 +11,7 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, Problem, problem_of, refused
 from broker_cy.client.pool import Peer, common_version
+from broker_cy.client.transaction import GroupMetadata
 from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
@@ -106,12 +107,20 @@ class GroupOffsetCalls:
         return problem_of(answer.error_code) or _committed(answer.topics, {})
 
     async def alter(
-        self, group_id: str, offsets: Mapping[TopicPartition, int], metadata: Mapping[TopicPartition, str] | None = None
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int],
+        metadata: Mapping[TopicPartition, str] | None = None,
+        *,
+        member: GroupMetadata | None = None,
     ) -> Outcome[TopicPartition, int]:
-        """Commit `offsets`, with the texts of `metadata`, for a group without members; the offsets that were committed.
+        """Commit `offsets`, with the texts of `metadata`, for a group without members, or as this member of the group;
+        the offsets that were committed.
 
-        A group that does not exist is created. Refused with UNKNOWN_MEMBER_ID while the group has members.
+        A group that does not exist is created. Without `member`, refused with UNKNOWN_MEMBER_ID while the group has
+        members.
         """
+        committer = member or GroupMetadata(group_id, _NO_GENERATION)
         for partition, offset in offsets.items():
             if offset < 0:
                 raise ClientError(Failure.INVALID, f"offset {offset}: must be 0 or more", what=f"partition {partition}")
@@ -131,7 +140,11 @@ class GroupOffsetCalls:
 
         async def send(peer: Peer, keys: list[str], deadline: Deadline) -> dict[str, _Answers | Problem]:
             request = messages.OffsetCommitRequest(
-                group_id=group_id, generation_id_or_member_epoch=_NO_GENERATION, topics=topics
+                group_id=group_id,
+                generation_id_or_member_epoch=committer.generation,
+                member_id=committer.member_id,
+                group_instance_id=committer.instance_id,
+                topics=topics,
             )
             answer, _ = await self._caller.pool.ask(
                 peer, request, messages.OffsetCommitResponse, deadline, at_most=_BY_NAME_UNTIL

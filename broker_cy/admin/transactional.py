@@ -71,13 +71,20 @@ class TransactionalProducer(Producer):
         link = await self._caller.pool.link(peer, deadline)
         self._core.begin(client_version(link.api_versions.finalized_features))
 
-    async def commit_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit the next offsets of a group as a part of the transaction. Raises ClientError."""
+    async def commit_offsets(
+        self,
+        group: GroupMetadata,
+        offsets: Mapping[TopicPartition, int],
+        metadata: Mapping[TopicPartition, str] | None = None,
+    ) -> None:
+        """Commit the next offsets of a group, with the texts of `metadata`, as a part of the transaction. Raises
+        ClientError.
+        """
         deadline = self._caller.deadline()
         request = self._core.add_offsets(group.group_id)
         if request is not None:
             await self._carry_out(request, deadline)
-        await self._carry_out(self._core.commit_offsets(group, offsets), deadline)
+        await self._carry_out(self._core.commit_offsets(group, offsets, metadata), deadline)
 
     async def commit(self) -> None:
         """Commit the transaction. Raises ClientError; TIMED_OUT and UNREACHABLE leave its outcome open until this call

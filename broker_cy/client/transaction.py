@@ -245,13 +245,16 @@ class ProducerCore:
         to = To(transactional_id=self.transactional_id)
         return self._request(ADD_OFFSETS, request, messages.AddOffsetsToTxnResponse, to, at_most=ADD_OFFSETS_V1)
 
-    def commit_offsets(self, group: GroupMetadata, offsets: Mapping[P, int]) -> Request:
-        """Return the commit of a group's next offsets, as a part of the transaction."""
+    def commit_offsets(
+        self, group: GroupMetadata, offsets: Mapping[P, int], metadata: Mapping[P, str] | None = None
+    ) -> Request:
+        """Return the commit of a group's next offsets, with the texts of `metadata`, as a part of the transaction."""
         self._check_open()
         if self.version < V2 and group.group_id not in self._groups:
             raise WrongState(f"group {group.group_id} is not a part of the transaction yet")
         self._is_started = True
         by_partition: dict[Partition, int] = dict(offsets.items())
+        texts: dict[Partition, str] = dict((metadata or {}).items())
         part = messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
         topic = messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         request = messages.TxnOffsetCommitRequest(
@@ -266,7 +269,12 @@ class ProducerCore:
                 topic(
                     name=name,
                     partitions=[
-                        part(partition_index=each, committed_offset=by_partition[name, each]) for each in numbers
+                        part(
+                            partition_index=each,
+                            committed_offset=by_partition[name, each],
+                            committed_metadata=texts.get((name, each), ""),
+                        )
+                        for each in numbers
                     ],
                 )
                 for name, numbers in by_topic(by_partition)
