@@ -1,0 +1,1 @@
+"""The programs around tasks: they read inputs, write results, and commit."""

@@ -1,0 +1,407 @@
+"""Runs an application in this process, on asyncio.
+
+    host = EmbeddedHost(client, topology, HostSettings.of(config))
+    await host.run()        until `host.stop()`, or an error of a task
+
+Two coroutines share the tasks under a lock. One is the member of the application's group (KIP-1071): it sends
+heartbeats, and gives up tasks between two steps of the other. The other one reads chunks, lets tasks process them, and
+commits. A step is short, so heartbeats are never late; reading waits outside of the lock.
+
+With exactly_once_v2 nothing of a task counts before its transaction is committed. A member that was fenced forgets its
+tasks and joins again, and the next owner begins at the last commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+from uuid import uuid4
+
+from broker_cy.admin import AdminClient, ClientError
+from broker_cy.admin.fetched import Chunk
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation
+from broker_cy.admin.reader import Reader
+from broker_cy.admin.records import Start
+from broker_cy.client.group_member import MemberSettings, Revoke, Send, State
+from broker_cy.client.streams_member import Endpoint, Role, Status, StreamsMember, StreamsSettings
+from broker_cy.client.streams_member import Task as Assigned
+from broker_cy.client.transaction import GroupMetadata
+from broker_streams.dsl.topology import Topology
+from broker_streams.hosts.announced import announced
+from broker_streams.hosts.embedded.tasks import Running, Tasks, committed_offsets
+from broker_streams.hosts.embedded.writer import Fenced, Offsets, Results, Writer, add
+from broker_streams.hosts.settings import HostSettings
+from broker_streams.kernel.build import build_global
+from broker_streams.kernel.errors import StreamsError
+from broker_streams.plan.topology import Source, TopologyError
+from broker_streams.plan.topology import Topology as Plan
+
+_LOG = logging.getLogger("broker_streams")
+# Chunks that were read and not processed.
+QUEUED_CHUNKS_MAX: Final = 4
+# Records of one step, after which heartbeats have their turn.
+STEP_RECORDS: Final = 1_000
+# Results that are not committed; more of them are committed at once.
+RESULTS_MAX: Final = 100_000
+# The longest wait of an idle host for a punctuation or for news of the group.
+IDLE_S: Final = 0.1
+# Between two looks at the changelogs of standbys.
+STANDBY_S: Final = 1.0
+
+
+class EmbeddedHost:
+    """One instance. `statuses` says why the group waits; `committed` counts commits, and `processed` records."""
+
+    def __init__(
+        self,
+        client: AdminClient,
+        topology: Topology | Plan,
+        settings: HostSettings,
+        *,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        """Raises TopologyError: a pattern of topics, which streams groups of Kafka 4.3 do not know."""
+        plan = topology.plan if isinstance(topology, Topology) else topology
+        for node in plan.nodes:
+            if isinstance(node, Source) and node.pattern is not None:
+                raise TopologyError(f"source {node.name} reads topics by the pattern {node.pattern}; name them instead")
+        self._client, self._topology, self._settings, self._now_ms = client, plan, settings, now_ms
+        process_id = str(uuid4())
+        self.member = StreamsMember(
+            MemberSettings(
+                settings.application_id,
+                rebalance_timeout_ms=settings.rebalance_timeout_ms,
+                instance_id=settings.instance_id,
+            ),
+            StreamsSettings(
+                announced(
+                    plan,
+                    settings.application_id,
+                    replication_factor=settings.replication_factor,
+                    topic_config=settings.topic_config,
+                    additional_retention_ms=settings.additional_retention_ms,
+                ),
+                process_id,
+                settings.rack,
+                _endpoint(settings.endpoint),
+                settings.client_tags,
+            ),
+            lambda: str(uuid4()),
+        )
+        self._link = client.coordinator_link(self.member)
+        self._writer = Writer(client, settings, f"{settings.application_id}-{process_id}-1")
+        self._counts: dict[str, int] = {}
+        self._global = build_global(plan, settings.task)
+        self.tasks = Tasks(
+            client,
+            plan,
+            settings,
+            lambda topic: self._counts.get(topic, 0),
+            self._global.stores if self._global is not None else {},
+        )
+        self._isolation = Isolation.READ_COMMITTED if settings.is_exactly_once else Isolation.READ_UNCOMMITTED
+        self.committed = self.processed = 0
+        self._turn = asyncio.Lock()
+        self._stopping = asyncio.Event()
+        self._news = asyncio.Event()
+        self._taken: frozenset[Assigned] = frozenset()
+        # How often the group went on without this member: after that, no task is the one of before.
+        self._fenced = 0
+        self._results: Results = {}
+        self._result_count = 0
+        self._chunks: asyncio.Queue[Chunk | ClientError] = asyncio.Queue(QUEUED_CHUNKS_MAX)
+        self._global_positions: dict[TopicPartition, int] = {}
+        self._pump: asyncio.Task[None] | None = None
+        self._commit_due_s = self._standby_due_s = self._purge_due_s = 0.0
+
+    @property
+    def statuses(self) -> tuple[Status, ...]:
+        return self.member.statuses
+
+    def stop(self) -> None:
+        """Let `run` commit, leave the group and return."""
+        self._stopping.set()
+        self._news.set()
+
+    async def run(self) -> None:
+        """Raises StreamsError: a task cannot go on. ClientError: the cluster refuses the application."""
+        await self._look_at_topics()
+        followed = []
+        if self._global is not None:
+            await self._fill_global_stores()
+            followed.append(asyncio.create_task(self._follow_global_topics()))
+        followed += [asyncio.create_task(self._be_member()), asyncio.create_task(self._work())]
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            done, _ = await asyncio.wait([stopping, *followed], return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                if each is not stopping:
+                    each.result()
+        finally:
+            for task in (stopping, *followed):
+                task.cancel()
+            await asyncio.gather(stopping, *followed, return_exceptions=True)
+            await self._end(is_clean=self._stopping.is_set())
+
+    async def _end(self, *, is_clean: bool) -> None:
+        await self._stop_reading()
+        with suppress(ClientError, Fenced, StreamsError):
+            if is_clean:
+                await self._commit()
+        for task_id in list(self.tasks.running):
+            self.tasks.close(task_id)
+        with suppress(ClientError):
+            send = self.member.stop()
+            if send is not None:
+                await self._link.exchange(send)
+        self._link.close()
+
+    # ---- the member
+
+    async def _be_member(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            member = self.member
+            if member.state is State.FAILED:
+                raise StreamsError(
+                    f"the group refuses the application: {member.failure.name} {member.failure_text}".rstrip()
+                )
+            action = member.next(loop.time())
+            if isinstance(action, Send):
+                # The answer may take away tasks: the other coroutine looks at `owned` before each step.
+                await self._link.exchange(action)
+                self._news.set()
+            elif isinstance(action, Revoke):
+                async with self._turn:
+                    await self._give_up(action.parts)
+                member.revoked(action.parts)
+            else:
+                self._news.set()
+                await asyncio.sleep(min(member.wait_s(loop.time()), IDLE_S))
+
+    async def _give_up(self, parts: frozenset[Assigned]) -> None:
+        await self._stop_reading()
+        await self._commit_or_lose()
+        for each in parts:
+            self.tasks.close((each.subtopology, each.partition))
+        self._taken -= parts
+
+    # ---- the tasks
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._commit_due_s = loop.time() + self._settings.commit_interval_ms / 1000
+        while True:
+            chunk = await self._next_chunk()
+            async with self._turn:
+                await self._follow_group()
+                if chunk is not None:
+                    self.tasks.take(chunk)
+                self._process()
+                await self._maybe_commit()
+                await self._look_after(loop.time())
+
+    async def _next_chunk(self) -> Chunk | None:
+        """The next chunk, or None soon if there is other work."""
+        if any(each.task.waiting() for each in self.tasks.active) or self.member.owned != self._taken:
+            found = None if self._chunks.empty() else self._chunks.get_nowait()
+            await asyncio.sleep(0)
+        else:
+            try:
+                async with asyncio.timeout(self._wait_s()):
+                    found = await self._chunks.get()
+            except TimeoutError:
+                return None
+        if isinstance(found, ClientError):
+            raise found
+        return found
+
+    def _wait_s(self) -> float:
+        due_s = self._commit_due_s - asyncio.get_running_loop().time()
+        needs_commit = any(each.task.commit_needed for each in self.tasks.active)
+        return max(0.0, min(IDLE_S, due_s)) if needs_commit else IDLE_S
+
+    async def _follow_group(self) -> None:
+        """Drop tasks that the group has taken away without a question, and begin new ones."""
+        owned = self.member.owned
+        lost = self._taken if self.member.fenced != self._fenced else self._taken - owned
+        self._fenced = self.member.fenced
+        if lost:
+            await self._stop_reading()
+            self._lose(lost)
+        if fresh := owned - self._taken:
+            await self._stop_reading()
+            await self._look_at_topics()
+            committed = await committed_offsets(self._client, self._settings.application_id)
+            for each in sorted(fresh, key=lambda task: (task.subtopology, task.partition)):
+                made = self.tasks.make((each.subtopology, each.partition), each.role)
+                if each.role is Role.ACTIVE:
+                    await self.tasks.begin(made, committed, self._now_ms())
+            self._taken |= fresh
+        if self._pump is None and self.tasks.active:
+            self._pump = asyncio.create_task(self._read())
+
+    def _lose(self, parts: frozenset[Assigned]) -> None:
+        """The results of lost tasks, and of all others in the same commit, do not count."""
+        self._results, self._result_count = {}, 0
+        for each in parts:
+            self.tasks.close((each.subtopology, each.partition))
+        self._taken -= parts
+
+    def _process(self) -> None:
+        now_ms = self._now_ms()
+        for each in self.tasks.active:
+            self.processed += each.task.run(now_ms, STEP_RECORDS)
+            each.task.punctuate(now_ms)
+            self._collect(each)
+
+    def _collect(self, of: Running) -> None:
+        outputs, changes = of.task.take_results()
+        partition = of.task.state.task_id[1]
+        self._result_count += add(self._results, outputs)
+        self._result_count += add(
+            self._results,
+            ((topic, partition, key, value, stamp, headers) for topic, key, value, stamp, headers in changes),
+        )
+
+    async def _maybe_commit(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        active = self.tasks.active
+        is_wanted = any(each.task.commit_requested for each in active) or self._result_count >= RESULTS_MAX
+        if is_wanted or now_s >= self._commit_due_s:
+            if any(each.task.commit_needed for each in active) or self._result_count:
+                await self._commit_or_lose()
+            self._commit_due_s = asyncio.get_running_loop().time() + self._settings.commit_interval_ms / 1000
+
+    async def _commit_or_lose(self) -> None:
+        try:
+            await self._commit()
+        except Fenced as error:
+            _LOG.warning("the tasks went to another member: %s", error)
+            self.member.forget()
+            await self._stop_reading()
+            self._lose(self._taken)
+
+    async def _commit(self) -> None:
+        """Raises Fenced, ClientError, StreamsError."""
+        offsets: dict[TopicPartition, int] = {}
+        texts: dict[TopicPartition, str] = {}
+        for each in self.tasks.active:
+            each.task.flush()
+            self._collect(each)
+            reached = {TopicPartition(*key): at for key, at in each.task.offsets().items()}
+            offsets |= {key: at for key, at in reached.items() if each.committed.get(key) != at}
+            texts |= {TopicPartition(*key): text for key, text in each.task.metadata().items()}
+        if not offsets and not self._results:
+            return
+        settings = self._settings
+        group = GroupMetadata(
+            settings.application_id, self.member.generation, self.member.member_id, settings.instance_id
+        )
+        results, self._results, self._result_count = self._results, {}, 0
+        await self._writer.commit(results, Offsets(offsets, {key: texts[key] for key in offsets}), group)
+        for each in self.tasks.active:
+            each.committed |= {key: at for key, at in offsets.items() if key in each.inputs}
+        self.committed += 1
+
+    async def _look_after(self, now_s: float) -> None:
+        """Standbys follow their changelogs, and repartition topics lose what was processed."""
+        if now_s >= self._standby_due_s:
+            self._standby_due_s = now_s + STANDBY_S
+            for each in self.tasks.running.values():
+                if each.role is not Role.ACTIVE:
+                    await each.restorer.catch_up()
+        if now_s >= self._purge_due_s:
+            self._purge_due_s = now_s + self._settings.repartition_purge_ms / 1000
+            internal = {
+                self._topology.decorated(each.name, self._settings.application_id)
+                for each in self._topology.repartition_topics
+            }
+            before = {
+                key: at for each in self.tasks.active for key, at in each.committed.items() if key.topic in internal
+            }
+            if before:
+                with suppress(ClientError):
+                    await self._client.topics.delete_records(before)
+
+    # ---- reading
+
+    async def _read(self) -> None:
+        try:
+            async with self._client.records.reader(self.tasks.positions(), isolation=self._isolation) as reader:
+                async for chunk in reader:
+                    await self._chunks.put(chunk)
+        except ClientError as error:
+            await self._chunks.put(error)
+
+    async def _stop_reading(self) -> None:
+        """What was read and not taken is read again from the positions."""
+        pump, self._pump = self._pump, None
+        if pump is not None:
+            pump.cancel()
+            await asyncio.gather(pump, return_exceptions=True)
+        while not self._chunks.empty():
+            self._chunks.get_nowait()
+
+    async def _look_at_topics(self) -> None:
+        """Know how many partitions topics have. Topics that the coordinator has not made yet have none."""
+        for node in self._topology.nodes:
+            names = node.topics if isinstance(node, Source) else (getattr(node, "topic", None),)
+            for name in names:
+                if name is not None:
+                    topic = self._topology.decorated(name, self._settings.application_id)
+                    with suppress(ClientError):
+                        self._counts[topic] = len(await self._client.records.partitions(topic))
+
+    # ---- global stores
+
+    async def _fill_global_stores(self) -> None:
+        """Read the topics of global stores to their ends, before any task begins."""
+        keys = [key for topic in self._global_topics() for key in await self._client.records.partitions(topic)]
+        spans = await self._client.records.spans(keys, Start.earliest(), isolation=self._isolation)
+        self._global_positions = {key: span.start for key, span in spans.items()}
+        wanted = {key: span for key, span in spans.items() if span.start < span.end}
+        if wanted:
+            starts = {key: span.start for key, span in wanted.items()}
+            ends = {key: span.end for key, span in wanted.items()}
+            async with self._client.records.reader(starts, ends=ends, isolation=self._isolation) as reader:
+                await self._follow_globals(reader)
+
+    async def _follow_global_topics(self) -> None:
+        async with self._client.records.reader(self._global_positions, isolation=self._isolation) as reader:
+            await self._follow_globals(reader)
+
+    async def _follow_globals(self, reader: Reader) -> None:
+        task: Any = self._global
+        async for chunk in reader:
+            async with self._turn:
+                # The task has one queue for all partitions of a topic: each record has its turn at once.
+                for record in chunk.records:
+                    found = (record.key, record.value, record.timestamp, record.offset, record.headers)
+                    task.add(chunk.partition.topic, 0, [found])
+                    task.run(self._now_ms())
+                self._global_positions[chunk.partition] = chunk.next_offset
+
+    def _global_topics(self) -> list[str]:
+        names = self._topology.global_nodes
+        return [
+            topic
+            for node in self._topology.nodes
+            if isinstance(node, Source) and node.name in names
+            for topic in node.topics
+        ]
+
+
+def _endpoint(text: str) -> Endpoint | None:
+    """application.server as HOST:PORT. Raises ValueError."""
+    if not text:
+        return None
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise ValueError(f"application.server is {text!r}; HOST:PORT is expected")
+    return Endpoint(host, int(port))

@@ -1,0 +1,114 @@
+"""Writes results of tasks, and the offsets up to which their inputs count as processed.
+
+exactly_once_v2: one transaction for all of it (KIP-447). at_least_once: the results first, then the offsets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from broker_cy.admin import AdminClient, ClientError
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.produce import Producer
+from broker_cy.admin.transactional import TransactionalProducer
+from broker_cy.client.transaction import GroupMetadata
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire.records import Record
+from broker_streams.hosts.settings import HostSettings
+from broker_streams.kernel.errors import Output
+
+# Records of one topic and partition; a partition of None is chosen by the keys.
+Results = dict[tuple[str, int | None], list[Record]]
+_FENCED = (
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+)
+
+
+class Offsets(NamedTuple):
+    """The next offsets of inputs, and the texts beside them (kernel/commit_metadata.py)."""
+
+    at: Mapping[TopicPartition, int]
+    texts: Mapping[TopicPartition, str]
+
+
+class Fenced(Exception):
+    """Another member has the tasks: nothing of this commit counts."""
+
+
+def add(results: Results, outputs: Iterable[Output]) -> int:
+    """Add outputs in their order; return how many."""
+    count = 0
+    for topic, partition, key, value, timestamp, headers in outputs:
+        record = Record(key=key, value=value, timestamp=timestamp, headers=headers)
+        place = (topic, partition)
+        if place in results:
+            results[place].append(record)
+        else:
+            results[place] = [record]
+        count += 1
+    return count
+
+
+class Writer:
+    """One for each member. `transactional_id` is used with exactly_once_v2."""
+
+    def __init__(self, client: AdminClient, settings: HostSettings, transactional_id: str) -> None:
+        self._client, self._settings, self._transactional_id = client, settings, transactional_id
+        self._producer: Producer | None = None
+        self.transactions = 0
+
+    async def commit(self, results: Results, offsets: Offsets, group: GroupMetadata) -> None:
+        """Write all of it, or nothing with exactly_once_v2. Raises Fenced, ClientError."""
+        try:
+            if self._settings.is_exactly_once:
+                await self._commit_transaction(results, offsets, group)
+            else:
+                await self._send(self._plain(), results)
+                await self._commit_offsets(offsets, group)
+        except ClientError as error:
+            if error.code in _FENCED:
+                self._producer = None
+                raise Fenced(str(error)) from error
+            raise
+
+    async def _commit_transaction(self, results: Results, offsets: Offsets, group: GroupMetadata) -> None:
+        producer = self._transactional()
+        async with producer.transaction():
+            await self._send(producer, results)
+            if offsets.at:
+                await producer.commit_offsets(group, offsets.at, offsets.texts)
+        self.transactions += 1
+
+    async def _send(self, producer: Producer, results: Results) -> None:
+        sent = (producer.send(topic, records, partition=number) for (topic, number), records in results.items())
+        failed = [
+            each for each in await asyncio.gather(*sent, return_exceptions=True) if isinstance(each, BaseException)
+        ]
+        for error in failed:
+            raise error
+
+    async def _commit_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
+        if offsets.at:
+            calls = self._client.group_offsets
+            (await calls.alter(group.group_id, offsets.at, offsets.texts, member=group)).whole()
+
+    def _plain(self) -> Producer:
+        if self._producer is None:
+            self._producer = self._client.records.producer()
+        return self._producer
+
+    def _transactional(self) -> TransactionalProducer:
+        if self._producer is None:
+            self._producer = self._client.transactional_producer(
+                self._transactional_id, timeout_ms=self._settings.transaction_timeout_ms
+            )
+        assert isinstance(self._producer, TransactionalProducer)
+        return self._producer

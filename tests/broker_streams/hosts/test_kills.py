@@ -1,0 +1,143 @@
+"""An application that is killed again and again, and its broker too: each record counts once.
+
+`STREAMS_KILLS=1000 python -m pytest -m soak tests/broker_streams/hosts/test_kills.py` kills a thousand times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from broker_cy.admin import AdminClient, ClientError
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation
+from broker_cy.admin.topics import NewTopic
+from broker_cy.wire.records import Record
+from tests.support.broker import QUICK, BrokerProcess
+
+PARTITIONS = 2
+KEYS = 7
+WAIT_S = 120.0
+SETTINGS = {
+    **QUICK,
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.min.session.timeout.ms": "2000",
+    "group.streams.session.timeout.ms": "2000",
+    "group.streams.min.heartbeat.interval.ms": "200",
+    "group.streams.heartbeat.interval.ms": "200",
+}
+SOAK_KILLS = int(os.environ.get("STREAMS_KILLS", "1000"))
+# The number of records of each key, over a repartition topic and a store with a changelog.
+APPLICATION = """
+from broker_streams import LONG, STRING, StreamsBuilder
+
+builder = StreamsBuilder()
+words = builder.stream("in", key=STRING, value=STRING)
+words.group_by(lambda key, value: value, key=STRING, value=STRING).count().to_stream().to("out", key=STRING, value=LONG)
+config = {
+    "application.id": "counts",
+    "commit.interval.ms": 20,
+    "statestore.cache.max.bytes": 0,
+}
+"""
+
+
+@contextmanager
+def application(directory: Path, bootstrap: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The running program, killed at the end."""
+    with (directory / "app.log").open("ab") as log:
+        command = [sys.executable, "-m", "broker_streams", "run", str(directory / "app.py"), "-b", bootstrap]
+        child = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            yield child
+        finally:
+            child.kill()
+            child.wait()
+
+
+async def write(client: AdminClient, first: int, count: int) -> None:
+    made = [Record(timestamp=at, value=f"w{at % KEYS}".encode()) for at in range(first, first + count)]
+    await client.records.producer().send("in", made)
+
+
+async def counts(client: AdminClient) -> dict[str, list[int]]:
+    """The committed counts of each word, in their order."""
+    keys = [TopicPartition("out", number) for number in range(PARTITIONS)]
+    ends = (await client.offsets.latest(keys, isolation=Isolation.READ_COMMITTED)).whole()
+    found: dict[str, list[int]] = {}
+    async with client.records.reader(dict.fromkeys(keys, 0), ends=ends, isolation=Isolation.READ_COMMITTED) as reader:
+        async for chunk in reader:
+            for each in chunk.records:
+                found.setdefault((each.key or b"").decode(), []).append(int.from_bytes(each.value or b""))
+    return found
+
+
+async def survives(broker: BrokerProcess, directory: Path, kills: int, seed: int) -> None:
+    chance = random.Random(seed)
+    (directory / "app.py").write_text(APPLICATION)
+    written = 0
+    async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
+        (await client.topics.create([NewTopic(name, PARTITIONS, 1) for name in ("in", "out")])).whole()
+        for kill in range(kills):
+            await write(client, written, 50)
+            written += 50
+            before = await counts(client)
+            with application(directory, broker.bootstrap) as child:
+                if chance.random() < 0.7:
+                    # At some step of a batch that it has begun.
+                    await progress(client, child, before)
+                await asyncio.sleep(chance.random() * 0.1)
+                if kill % 5 == 4:
+                    broker.kill()
+                    broker.start()
+        with application(directory, broker.bootstrap) as child:
+            async with asyncio.timeout(WAIT_S):
+                while sum(map(len, (await counts(client)).values())) < written:
+                    assert child.poll() is None, (directory / "app.log").read_text()
+                    await asyncio.sleep(0.05)
+            found = await counts(client)
+    expected = {f"w{key}": list(range(1, len(range(key, written, KEYS)) + 1)) for key in range(KEYS)}
+    assert found == expected
+
+
+async def progress(client: AdminClient, child: subprocess.Popen[bytes], before: dict[str, list[int]]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            assert child.poll() is None
+            try:
+                if await counts(client) != before:
+                    return
+            except ClientError:
+                pass
+            await asyncio.sleep(0.02)
+
+
+def test_an_application_that_is_killed_counts_each_record_once(tmp_path: Path) -> None:
+    """If this fails, a crash loses records of an application, or counts them twice."""
+    broker = BrokerProcess(tmp_path / "broker", SETTINGS)
+    try:
+        broker.start()
+        asyncio.run(survives(broker, tmp_path, 3, seed=1))
+    finally:
+        broker.close()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(4 * 3600)
+@pytest.mark.parametrize("part", range(max(1, SOAK_KILLS // 100)))
+def test_many_kills(tmp_path: Path, part: int) -> None:
+    """The same, for rare moments."""
+    broker = BrokerProcess(tmp_path / "broker", SETTINGS)
+    try:
+        broker.start()
+        asyncio.run(survives(broker, tmp_path, min(100, SOAK_KILLS), seed=part))
+    finally:
+        broker.close()
