@@ -1,0 +1,53 @@
+"""A user's application: a Python file that defines `builder` (or `topology`) and `config`.
+
+config = {"application.id": "orders-per-minute", "bootstrap.servers": "localhost:9092"}
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from broker_streams.dsl.builder import StreamsBuilder
+from broker_streams.dsl.topology import Topology
+from broker_streams.plan.topology import Topology as Plan
+from broker_streams.plan.topology import TopologyError
+
+
+class ApplicationError(ValueError):
+    """A file that is no application, or whose settings or topology are wrong."""
+
+
+class Application(NamedTuple):
+    path: Path
+    topology: Plan
+    config: dict[str, Any]
+
+
+def load(path: Path, changed: Mapping[str, str] | None = None) -> Application:
+    """Run the file, and build its topology with its settings and `changed`. Raises ApplicationError; errors of the
+    file's own code pass.
+    """
+    if not path.is_file():
+        raise ApplicationError(f"{path} is no file")
+    # As for a program: the file may import modules beside it.
+    sys.path.insert(0, str(path.parent.resolve()))
+    found = runpy.run_path(str(path), run_name="__streams__")
+    config = found.get("config", {})
+    if not isinstance(config, Mapping):
+        raise ApplicationError(f"{path}: config is a {type(config).__name__}; a mapping of settings is expected")
+    settings = {**config, **(changed or {})}
+    made = found.get("topology", found.get("builder"))
+    try:
+        if isinstance(made, StreamsBuilder):
+            made = made.build(settings)
+        if isinstance(made, Topology):
+            made = made.plan
+    except TopologyError as error:
+        raise ApplicationError(f"{path}: {error}") from error
+    if not isinstance(made, Plan):
+        raise ApplicationError(f"{path} defines neither builder (a StreamsBuilder) nor topology (a Topology)")
+    return Application(path, made, settings)

@@ -1,0 +1,76 @@
+"""The tutorial of docs/streams.md runs as it stands, and `broker-streams` describes its application."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from broker_streams.application import ApplicationError, load
+from broker_streams.cli import command
+from broker_streams.plan import codec
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "streams.md"
+APPLICATION, DRIVEN = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def application(tmp_path: Path) -> Path:
+    path = tmp_path / "orders.py"
+    path.write_text(APPLICATION)
+    return path
+
+
+def test_the_tutorial_runs() -> None:
+    """If this fails, the first thing that a user tries ends with an error."""
+    names: dict[str, Any] = {}
+    exec(compile(APPLICATION + DRIVEN, str(PAGE), "exec"), names)
+    assert names["counts"] is not None
+
+
+def test_describe_prints_kafkas_text_and_the_plan(application: Path) -> None:
+    """If this fails, users cannot look at the topology of an application."""
+    shown = CliRunner().invoke(command, ["describe", str(application)])
+    assert shown.exit_code == 0
+    assert shown.output.startswith("Topologies:\n   Sub-topology: 0\n    Source: KSTREAM-SOURCE-0000000000")
+    made = load(application).topology
+    plan = CliRunner().invoke(command, ["describe", "--json", str(application)])
+    assert plan.output.strip() == codec.to_json(made)
+
+
+@pytest.mark.parametrize(
+    ("text", "changed", "message"),
+    [
+        ("config = {}", {}, "defines neither builder (a StreamsBuilder) nor topology (a Topology)"),
+        ("config = 7", {}, "config is a int; a mapping of settings is expected"),
+        ("from broker_streams import StreamsBuilder\nbuilder = StreamsBuilder()", {}, "without nodes"),
+    ],
+)
+def test_a_file_that_is_no_application_is_named(
+    tmp_path: Path, text: str, changed: dict[str, str], message: str
+) -> None:
+    """If this fails, a user sees a traceback instead of the reason."""
+    path = tmp_path / "app.py"
+    path.write_text(text)
+    with pytest.raises(ApplicationError) as refused:
+        load(path, changed)
+    assert message in str(refused.value)
+    assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-X", "commit.interval.ms=soon"], "commit.interval.ms is 'soon', which is no whole number"),
+        (["-X", "soon"], "-X soon: NAME=VALUE is expected"),
+        (["-X", "bootstrap.servers="], "bootstrap.servers is missing"),
+    ],
+)
+def test_wrong_settings_end_the_program(application: Path, arguments: list[str], message: str) -> None:
+    """If this fails, an application runs with a setting that its user did not write."""
+    shown = CliRunner().invoke(command, ["run", str(application), *arguments])
+    assert shown.exit_code == 2
+    assert message in shown.output
