@@ -340,7 +340,7 @@ class EmbeddedHost:
             await self._chunks.put(error)
 
     async def _stop_reading(self) -> None:
-        """What was read and not taken is read again from the positions."""
+        """Chunks that were not taken are read again from the positions."""
         pump, self._pump = self._pump, None
         if pump is not None:
             pump.cancel()
