@@ -100,6 +100,11 @@ class StoreOpener:
         """
         if store.retention_ms is None or store.window_ms is None:
             raise ValueError(f"window store {store.name} has no retention_ms or no window_ms; give it both")
+        if store.window_ms > store.retention_ms:
+            raise ValueError(
+                f"window store {store.name} keeps rows for {store.retention_ms} ms, but its windows have"
+                f" {store.window_ms} ms; the retention must be at least the size of a window"
+            )
         timestamped = store.kind is StoreKind.TIMESTAMPED_WINDOW
         # Kafka's stores in memory have no order of their own for windows that emit when they close.
         by_time = bool(store.persistent and store.options.get("time_ordered"))

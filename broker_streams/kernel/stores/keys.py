@@ -34,6 +34,7 @@ _unpack_session = _SESSION.unpack_from
 
 WINDOW_SUFFIX_BYTES: Final = _WINDOW.size
 SESSION_SUFFIX_BYTES: Final = _SESSION.size
+START_BYTES: Final = _LONG.size
 SEGMENT_BYTES: Final = _LONG.size
 
 

@@ -44,7 +44,7 @@ class TimedMap(OrderedMap):
 class Segments:
     """The live segments. `open_map` makes the map of a new one."""
 
-    __slots__ = ("_ids", "_interval_ms", "_maps", "_open_map", "_retention_ms")
+    __slots__ = ("_first", "_ids", "_interval_ms", "_maps", "_next_ms", "_open_map", "_retention_ms")
 
     def __init__(self, retention_ms: int, interval_ms: int, open_map: Callable[[], OrderedMap] = OrderedMap) -> None:
         self._retention_ms = retention_ms
@@ -52,26 +52,33 @@ class Segments:
         self._open_map = open_map
         self._ids: list[int] = []
         self._maps: dict[int, OrderedMap] = {}
+        # The first live segment, and the stream time at which it is over. No segment lies before time 0.
+        self._first = 0
+        self._next_ms = interval_ms + retention_ms
 
     def id_of(self, time_ms: int) -> int:
         return divide(time_ms, self._interval_ms)
 
-    def expire(self, stream_time_ms: int) -> int:
-        """Forget segments that are over. Returns the first live one."""
-        first = divide(stream_time_ms - self._retention_ms, self._interval_ms)
+    def expire(self, stream_time_ms: int) -> None:
+        """Forget segments that are over. Stream time never falls."""
+        if stream_time_ms < self._next_ms:
+            return
+        first = self._first = divide(stream_time_ms - self._retention_ms, self._interval_ms)
+        self._next_ms = max(first + 1, 1) * self._interval_ms + self._retention_ms
         ids = self._ids
         if ids and ids[0] < first:
             over = bisect_left(ids, first)
             for segment in ids[:over]:
                 del self._maps[segment]
             del ids[:over]
-        return first
 
     def live(self, segment: int, stream_time_ms: int) -> OrderedMap | None:
         """The map of a segment, for a put; None: the segment is over."""
-        rows = self._maps.get(segment)
-        if segment < self.expire(stream_time_ms):
+        if stream_time_ms >= self._next_ms:
+            self.expire(stream_time_ms)
+        if segment < self._first:
             return None
+        rows = self._maps.get(segment)
         if rows is None:
             rows = self._maps[segment] = self._open_map()
             insort(self._ids, segment)
@@ -83,11 +90,7 @@ class Segments:
 
     def between(self, from_ms: int, to_ms: int, reverse: bool = False) -> list[OrderedMap]:
         """The maps of segments of these times in their order."""
-        first, last = self.id_of(from_ms), self.id_of(to_ms)
-        maps = [self._maps[segment] for segment in self._ids if first <= segment <= last]
-        if reverse:
-            maps.reverse()
-        return maps
+        return [self._maps[segment] for segment in self.ids_between(from_ms, to_ms, reverse)]
 
     def ids_between(self, from_ms: int, to_ms: int, reverse: bool = False) -> list[int]:
         first, last = self.id_of(from_ms), self.id_of(to_ms)

@@ -16,6 +16,7 @@ from broker_streams.kernel.stores.cache import Cache, Entry, StoreCache
 from broker_streams.kernel.stores.keys import (
     MAX_LONG,
     SEGMENT_BYTES,
+    START_BYTES,
     divide,
     highest_session_key,
     lowest_session_key,
@@ -23,6 +24,7 @@ from broker_streams.kernel.stores.keys import (
     session_key,
     session_parts,
     time_first_session_key,
+    unpack_long,
 )
 from broker_streams.kernel.stores.merge import merged
 from broker_streams.kernel.stores.ordered import OrderedKeys, OrderedMap
@@ -107,9 +109,17 @@ class SegmentedSessions:
         return None if rows is None else rows.get(session_key(key, start_ms, end_ms))
 
     def find_of(self, key: bytes, earliest_end_ms: int, latest_start_ms: int, reverse: bool) -> Rows:
-        first_ms = max(earliest_end_ms, self._stream_time_ms - self._retention_ms + 1)
-        low, high = session_key(key, 0, max(0, first_ms)), session_key(key, latest_start_ms, MAX_LONG)
-        return _within(self._in_segments(low, high, first_ms, reverse), key, key, first_ms, latest_start_ms)
+        first_ms = max(earliest_end_ms, self._stream_time_ms - self._retention_ms + 1, 0)
+        low, high = session_key(key, 0, first_ms), session_key(key, latest_start_ms, MAX_LONG)
+        # Between these two, only keys of other lengths are other keys.
+        size = len(low)
+        found: list[tuple[bytes, bytes]] = []
+        for rows in self._segments.between(first_ms, MAX_LONG, reverse):
+            for row in rows.items(low, high, True, reverse):
+                data = row[0]
+                if len(data) == size and unpack_long(data, size - START_BYTES)[0] <= latest_start_ms:
+                    found.append(row)
+        return iter(found)
 
     def find(
         self, low: bytes | None, high: bytes | None, earliest_end_ms: int, latest_start_ms: int, reverse: bool

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker_streams.kernel.stores.bound import Bound, Listener, to_timestamped
 from broker_streams.kernel.stores.cache import Entry
-from broker_streams.kernel.stores.keys import MAX_LONG, window_end, window_parts
+from broker_streams.kernel.stores.keys import MAX_LONG, WINDOW_SUFFIX_BYTES, unpack_long, window_end, window_parts
 from broker_streams.kernel.stores.segments import Rows
 from broker_streams.kernel.stores.window_cache import CachingWindows
 from broker_streams.kernel.stores.windows import WindowBytes, WindowRoot
@@ -43,7 +43,7 @@ class WindowStore:
 
     def _values(self, rows: Rows) -> Iterator[tuple[int, Any]]:
         value_of = self._value_of
-        return ((window_parts(data)[1], value_of(value)) for data, value in rows)
+        return ((unpack_long(data, len(data) - WINDOW_SUFFIX_BYTES)[0], value_of(value)) for data, value in rows)
 
     def fetch_range(self, key: Any, from_ms: int, to_ms: int) -> Iterator[tuple[int, Any]]:
         """Starts and values of the windows of a key, in the order of time."""

@@ -101,20 +101,22 @@ class SegmentedWindows:
             if value is None:
                 return
             self._sequence = (self._sequence + 1) & MAX_INT
-        if not self._put(window_key(key, start_ms, self._sequence), value, start_ms):
+        rows = self._live(start_ms)
+        if rows is None:
             self._task.dropped_records += 1
+        else:
+            rows.put(window_key(key, start_ms, self._sequence), value)
 
-    def _put(self, data: bytes, value: bytes | None, start_ms: int) -> bool:
+    def _live(self, start_ms: int) -> OrderedMap | None:
+        """The rows of the segment of a row that is put; None: it is too late."""
         if start_ms > self._stream_time_ms:
             self._stream_time_ms = start_ms
-        rows = self._segments.live(divide(start_ms, self.cache_interval_ms), self._stream_time_ms)
-        if rows is None:
-            return False
-        rows.put(data, value)
-        return True
+        return self._segments.live(divide(start_ms, self.cache_interval_ms), self._stream_time_ms)
 
     def restore(self, key: bytes, value: bytes | None) -> None:
-        self._put(key, value, window_parts(key)[1])
+        rows = self._live(window_parts(key)[1])
+        if rows is not None:
+            rows.put(key, value)
 
     def fetch(self, key: bytes, start_ms: int) -> bytes | None:
         if start_ms < self._oldest_ms():
@@ -123,11 +125,16 @@ class SegmentedWindows:
         return None if rows is None else rows.get(window_key(key, start_ms, self._sequence))
 
     def rows_of(self, key: bytes, from_ms: int, to_ms: int, reverse: bool) -> Rows:
-        from_ms = max(from_ms, self._oldest_ms())
+        from_ms = max(from_ms, self._oldest_ms(), 0)
         if to_ms < from_ms:
             return iter(())
-        low, high = window_key(key, max(0, from_ms)), window_key(key, to_ms, MAX_INT)
-        return within(self._in_segments(low, high, from_ms, to_ms, reverse), key, key, from_ms, to_ms)
+        low, high = window_key(key, from_ms), window_key(key, to_ms, MAX_INT)
+        # Between these two, only keys of other lengths are other keys.
+        size = len(low)
+        found: list[tuple[bytes, bytes]] = []
+        for rows in self._segments.between(from_ms, to_ms, reverse):
+            found += [row for row in rows.items(low, high, True, reverse) if len(row[0]) == size]
+        return iter(found)
 
     def rows(self, low: bytes | None, high: bytes | None, from_ms: int, to_ms: int, reverse: bool) -> Rows:
         from_ms = max(from_ms, self._oldest_ms())

@@ -213,3 +213,5 @@ def test_a_window_store_needs_its_times() -> None:
     """If this fails, a store without retention is found when the first row expires."""
     with pytest.raises(ValueError, match="window store rows has no retention_ms or no window_ms"):
         Opened(Store("rows", StoreKind.WINDOW, retention_ms=5))
+    with pytest.raises(ValueError, match="keeps rows for 5 ms, but its windows have 6 ms"):
+        Opened(Store("rows", StoreKind.WINDOW, retention_ms=5, window_ms=6))
