@@ -10,7 +10,7 @@ from broker_streams.kernel.stores.cache import Entry
 from broker_streams.kernel.stores.keys import MAX_LONG, WINDOW_SUFFIX_BYTES, unpack_long, window_end, window_parts
 from broker_streams.kernel.stores.segments import Rows
 from broker_streams.kernel.stores.window_cache import CachingWindows
-from broker_streams.kernel.stores.windows import WindowBytes, WindowRoot
+from broker_streams.kernel.stores.windows import LoggedWindows, WindowBytes, WindowRoot
 from broker_streams.records import NO_HEADERS, Change, Headers, Record, Window, Windowed
 
 
@@ -119,6 +119,9 @@ class WindowStore:
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers = NO_HEADERS) -> None:
         """Take a record of the changelog."""
         self._root.restore(key, to_timestamped(value, timestamp) if self._timestamped else value)
+        layers = self._layers
+        if isinstance(layers, LoggedWindows):
+            layers.sequence = max(layers.sequence, window_parts(key)[2])
 
     def entries(self) -> Rows:
         """The rows that the store shows, as bytes under their keys in the changelog, without the cache."""

@@ -114,7 +114,10 @@ class SegmentedWindows:
         return self._segments.live(divide(start_ms, self.cache_interval_ms), self._stream_time_ms)
 
     def restore(self, key: bytes, value: bytes | None) -> None:
-        rows = self._live(window_parts(key)[1])
+        _, start_ms, sequence = window_parts(key)
+        # Kafka begins to count duplicates at 0 again, and overwrites restored rows of the same key and time.
+        self._sequence = max(self._sequence, sequence)
+        rows = self._live(start_ms)
         if rows is not None:
             rows.put(key, value)
 
@@ -212,31 +215,37 @@ class MemoryWindows:
             del times[:over]
 
     def put(self, key: bytes, value: bytes | None, start_ms: int) -> None:
+        """A late row is counted and dropped; None deletes a row, and does nothing where rows have duplicates."""
         self._expire()
         if start_ms > self._stream_time_ms:
             self._stream_time_ms = start_ms
         if start_ms <= self._stream_time_ms - self._retention_ms:
             self._task.dropped_records += 1
-            return
+        elif not self._duplicates:
+            self._put(key, value, start_ms)
+        elif value is not None:
+            self._sequence = (self._sequence + 1) & MAX_INT
+            self._put(key + pack_int(self._sequence), value, start_ms)
+
+    def _put(self, key: bytes, value: bytes | None, start_ms: int) -> None:
         rows = self._maps.get(start_ms)
-        if value is None:
-            if rows is not None and not self._duplicates:
-                rows.put(key, None)
-                if not rows:
-                    del self._maps[start_ms]
-                    del self._times[bisect_left(self._times, start_ms)]
-            return
         if rows is None:
+            if value is None:
+                return
             rows = self._maps[start_ms] = OrderedMap()
             insort(self._times, start_ms)
-        if self._duplicates:
-            self._sequence = (self._sequence + 1) & MAX_INT
-            key += pack_int(self._sequence)
         rows.put(key, value)
+        if not rows:
+            del self._maps[start_ms]
+            del self._times[bisect_left(self._times, start_ms)]
 
     def restore(self, key: bytes, value: bytes | None) -> None:
-        data, start_ms, _ = window_parts(key)
-        self.put(data, value, start_ms)
+        data, start_ms, sequence = window_parts(key)
+        self._sequence = max(self._sequence, sequence)
+        self._stream_time_ms = max(self._stream_time_ms, start_ms)
+        self._expire()
+        if start_ms > self._stream_time_ms - self._retention_ms:
+            self._put(data + pack_int(sequence) if self._duplicates else data, value, start_ms)
 
     def fetch(self, key: bytes, start_ms: int) -> bytes | None:
         """None where rows have duplicates, as in Kafka."""
@@ -293,7 +302,8 @@ class LoggedWindows:
         self._timestamped = timestamped
         self._duplicates = duplicates
         self._with_headers = with_headers
-        self._sequence = 0
+        # Of the last duplicate in the changelog. The store below does not count the ones without a value.
+        self.sequence = 0
         self.ordered_by_key = below.ordered_by_key
         self.fetch = below.fetch
         self.rows_of = below.rows_of
@@ -303,8 +313,8 @@ class LoggedWindows:
     def put(self, key: bytes, value: bytes | None, start_ms: int) -> None:
         self._below.put(key, value, start_ms)
         if self._duplicates:
-            self._sequence = (self._sequence + 1) & MAX_INT
-        data = window_key(key, start_ms, self._sequence)
+            self.sequence = (self.sequence + 1) & MAX_INT
+        data = window_key(key, start_ms, self.sequence)
         headers = self._task.headers if self._with_headers else NO_HEADERS
         if value is not None and self._timestamped:
             self._changed(self._name, data, value[8:], unpack_long(value)[0], headers)
