@@ -48,5 +48,5 @@ class Store:
     topic_config: Mapping[str, str] = field(default_factory=dict)
     # A topic of the user that serves as the changelog (topology.optimization), instead of APPLICATION-NAME-changelog.
     source_topic: str | None = None
-    # Further settings of one kind: bounds of a suppression buffer.
+    # Further settings of one kind; kernel/stores/factory.py names them.
     options: Mapping[str, Any] = field(default_factory=dict)
