@@ -20,6 +20,7 @@ from broker_streams.hosts.embedded.host import EmbeddedHost
 from broker_streams.hosts.settings import HostSettings
 from broker_streams.plan.topology import TopologyError
 from tests.support.broker import QUICK, BrokerProcess
+from tests.support.kafka_peer import KafkaPeer
 
 PARTITIONS = 2
 # Members hear of new tasks soon.
@@ -120,6 +121,24 @@ def test_an_application_goes_on_where_it_stopped(broker: BrokerProcess, guarante
             await write(client, f"{name}-in", "a")
             async with running(client, counts(name), of):
                 await until(client, f"{name}-out", [("a", 1), ("a", 2), ("a", 3), ("b", 1)])
+
+    asyncio.run(job())
+
+
+@pytest.mark.full
+def test_an_application_runs_on_kafka(live_kafka: KafkaPeer) -> None:
+    """If this fails, applications run on brokers of this project only."""
+
+    async def job() -> None:
+        name = "on-kafka"
+        async with AdminClient(live_kafka.bootstrap, timeout_s=WAIT_S) as client:
+            await create(client, f"{name}-in", f"{name}-out")
+            await write(client, f"{name}-in", "a", "b", "a")
+            for expected in (3, 4):
+                async with running(client, counts(name), settings(name)):
+                    written = [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
+                    await until(client, f"{name}-out", written if expected == 4 else [*written[:2], written[3]])
+                await write(client, f"{name}-in", "a")
 
     asyncio.run(job())
 
