@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from broker_cy.wire import messages
+from broker_streams.plan.partitions import copartitioned_topics
 from broker_streams.plan.stores import Store, StoreKind
 from broker_streams.plan.topology import Subtopology, Topology
 
@@ -17,7 +18,7 @@ Request = messages.StreamsGroupHeartbeatRequest
 DAY_MS: Final = 24 * 60 * 60 * 1000
 _ALL: Final = {"message.timestamp.type": "CreateTime"}
 _REPARTITION: Final = {"cleanup.policy": "delete", "segment.bytes": "52428800", "retention.ms": "-1"}
-_WINDOWED: Final = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION, StoreKind.JOIN_OUTER)
+_WINDOWED: Final = (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION)
 
 
 def announced(
@@ -35,7 +36,7 @@ def announced(
     def decorated(topics: Iterable[str]) -> list[str]:
         return [topology.decorated(topic, application_id) for topic in topics]
 
-    groups = _copartitioned(topology, application_id)
+    groups = [sorted(decorated(group)) for group in copartitioned_topics(topology)]
     made = []
     for part in parts:
         topics = decorated(topic for source in part.sources for topic in source.topics)
@@ -117,19 +118,3 @@ def _topic(name: str, partitions: int, replication_factor: int, config: Mapping[
     return Request.TopicInfo(
         name=name, partitions=partitions, replication_factor=replication_factor, topic_configs=pairs
     )
-
-
-def _copartitioned(topology: Topology, application_id: str) -> list[list[str]]:
-    """Groups of topics that must have equally many partitions; groups that share a topic are one."""
-    topics_of = {
-        source.name: [topology.decorated(topic, application_id) for topic in source.topics]
-        for part in topology.subtopologies()
-        for source in part.sources
-    }
-    groups: list[set[str]] = []
-    for names in topology.copartitioned:
-        group = {topic for name in names for topic in topics_of.get(name, ())}
-        shared = [each for each in groups if each & group]
-        groups = [each for each in groups if each not in shared]
-        groups.append(group.union(*shared))
-    return [sorted(group) for group in groups if group]

@@ -36,6 +36,20 @@ def topics_of(sources: Iterable[Source], topics: Iterable[str]) -> tuple[str, ..
     return tuple(found)
 
 
+def copartitioned_topics(topology: Topology, topics: Iterable[str] = ()) -> list[set[str]]:
+    """Groups of topics that must have equally many partitions, as they are joined directly or by others. Patterns
+    stand for those of `topics` that they match.
+    """
+    by_name = {node.name: node for node in topology.nodes if isinstance(node, Source)}
+    groups: list[set[str]] = []
+    for names in topology.copartitioned:
+        group = set(topics_of((by_name[name] for name in names if name in by_name), topics))
+        touched = [each for each in groups if each & group]
+        groups = [each for each in groups if not each & group]
+        groups.append(group.union(*touched))
+    return [each for each in groups if each]
+
+
 def partitions_of(topology: Topology, counts: Mapping[str, int]) -> Partitions:
     """`counts` has the numbers of partitions of the topics in the cluster, and may have more topics.
 
@@ -58,7 +72,7 @@ class _Counting:
         if missing:
             raise TopologyError(f"the topology reads topics that do not exist: {', '.join(missing)}")
         self._count_repartitions()
-        for group in self._groups():
+        for group in copartitioned_topics(self._topology, self._counts):
             self._adapt(group)
         return {topic: self._counts[topic] for topic in topics_of(sources, self._counts)}
 
@@ -86,17 +100,6 @@ class _Counting:
                 elif not skips_unknown:
                     return None
         return largest or None
-
-    def _groups(self) -> list[set[str]]:
-        """Topics that are joined, directly or by others."""
-        by_name = {node.name: node for node in self._topology.nodes if isinstance(node, Source)}
-        groups: list[set[str]] = []
-        for names in self._topology.copartitioned:
-            topics = set(topics_of((by_name[name] for name in names if name in by_name), self._counts))
-            touched = [group for group in groups if group & topics]
-            groups = [group for group in groups if not group & topics]
-            groups.append(topics.union(*touched))
-        return [group for group in groups if group]
 
     def _adapt(self, group: set[str]) -> None:
         """Raises TopologyError: numbers that the cluster or the user gave differ."""

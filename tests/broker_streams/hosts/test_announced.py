@@ -61,6 +61,8 @@ def test_internal_topics_are_announced_with_kafkas_settings() -> None:
     ("store", "expected"),
     [
         (Store("s", StoreKind.KEY_VALUE), {"cleanup.policy": "compact"}),
+        # Records that wait for a partner are needed however long that takes.
+        (Store("s", StoreKind.JOIN_OUTER), {"cleanup.policy": "compact"}),
         (
             Store("s", StoreKind.TIMESTAMPED_WINDOW, retention_ms=1_000),
             {"cleanup.policy": "compact,delete", "retention.ms": "86401000"},
