@@ -63,6 +63,7 @@ class SubscriptionSerde:
         self.inner = inner
         self.topic = topic
         self.store = store
+        # Two names at most: of the topic, and of the changelog of the store.
         self._topics: dict[str, str] = {}
 
     @property
