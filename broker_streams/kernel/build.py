@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import broker_streams.kernel.processors as _processors
-from broker_streams.kernel.collector import ChoosingSink, Collector, TopicSink, windowed_partitioner
+from broker_streams.kernel.collector import ChoosingSink, Collector, TopicSink
 from broker_streams.kernel.errors import StreamsError, log_and_fail
 from broker_streams.kernel.failures import Failures
 from broker_streams.kernel.operators import processor_of
@@ -23,7 +23,7 @@ from broker_streams.plan.stores import Store
 from broker_streams.plan.timestamps import TimestampExtractor
 from broker_streams.plan.topology import Node, ProcessorNode, Sink, Source, Subtopology, Topology
 from broker_streams.serdes import Serde
-from broker_streams.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
+from broker_streams.serdes.windowed import WindowedSerde
 
 # The import registers the processors of all steps.
 assert _processors is not None
@@ -135,14 +135,13 @@ class _Builder:
         key_serde = self._serde(node.name, "key", node.key_serde)
         value_serde = self._serde(node.name, "value", node.value_serde)
         partitioner: Callable[..., Any] | None = node.partitioner.call if node.partitioner else None
-        if partitioner is None and isinstance(node.key_serde, TimeWindowedSerde | SessionWindowedSerde):
-            partitioner = windowed_partitioner(key_serde)
+        suffix_bytes = node.key_serde.suffix_bytes if isinstance(node.key_serde, WindowedSerde) else 0
         if partitioner is None:
             # Values that know the partition of their receiver: responses of foreign-key joins.
             partitioner = getattr(value_serde, "partitions_of", None)
         if node.topic is not None and partitioner is None:
             topic = self._decorated(node.topic)
-            return TopicSink(node.name, topic, key_serde, value_serde, self._collector, self._failures)
+            return TopicSink(node.name, topic, key_serde, value_serde, self._collector, self._failures, suffix_bytes)
         chosen: Any = node.topic_extractor.call if node.topic_extractor else self._decorated(str(node.topic))
         return ChoosingSink(
             node.name,
@@ -154,6 +153,7 @@ class _Builder:
             self._failures,
             self._state,
             self._decorated,
+            suffix_bytes,
         )
 
     def _decorated(self, topic: str) -> str:

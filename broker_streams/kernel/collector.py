@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from broker_cy.client.partitioner import partition_of
 from broker_streams.kernel.errors import Origin, Output, StreamsError
@@ -14,6 +15,10 @@ from broker_streams.serdes import Serde
 
 # A record for a changelog: topic, key, value, timestamp, headers. Its partition is the task's.
 ChangelogRecord = tuple[str, bytes, bytes | None, int, Headers]
+# Partitions are remembered for this many keys of at most so many bytes: the hash costs more than all else of a sink.
+REMEMBERED_KEYS: Final = 1 << 14
+REMEMBERED_BYTES: Final = 64
+_remembered = lru_cache(maxsize=REMEMBERED_KEYS)(partition_of)
 
 
 class RecordContext(NamedTuple):
@@ -58,12 +63,37 @@ class Collector:
             raise StreamsError(f"topic {topic} has no known partitions, so its partitioner cannot be called")
         return count
 
+    def placing(self, suffix_bytes: int) -> Callable[[str, bytes], int | None]:
+        """Return Kafka's default partitioner, called as (topic, key); its result is None if the producer chooses.
+
+        The last `suffix_bytes` of a key do not count: all windows of a key are in one partition
+        (WindowedStreamPartitioner). The producer does not know that, so such a call raises StreamsError without
+        `partitions`.
+        """
+        count_of = self.count_of if suffix_bytes else self.partitions
+        end = -suffix_bytes or None
+
+        def place(topic: str, key: bytes) -> int | None:
+            if count_of is None:
+                return None
+            key = key[:end]
+            return (_remembered if len(key) <= REMEMBERED_BYTES else partition_of)(key, count_of(topic))
+
+        return place
+
 
 class TopicSink(Processor):
     """Writes to one topic. Partitions are those of Kafka's default partitioner."""
 
     def __init__(
-        self, node: str, topic: str, key_serde: Serde, value_serde: Serde, collector: Collector, failures: Failures
+        self,
+        node: str,
+        topic: str,
+        key_serde: Serde,
+        value_serde: Serde,
+        collector: Collector,
+        failures: Failures,
+        suffix_bytes: int,
     ) -> None:
         self._node = node
         self._topic = topic
@@ -71,7 +101,7 @@ class TopicSink(Processor):
         self._value = value_serde.serialize
         self._append = collector.outputs.append
         self._failures = failures
-        self._partitions = collector.partitions
+        self._place = collector.placing(suffix_bytes)
 
     def process(self, record: Record) -> None:
         topic, headers = self._topic, record.headers
@@ -85,7 +115,7 @@ class TopicSink(Processor):
         except Exception as error:
             self._failures.serialization(self._node, topic, Origin.VALUE, record, error)
             return
-        partition = None if self._partitions is None or key is None else partition_of(key, self._partitions(topic))
+        partition = None if key is None else self._place(topic, key)
         self._append((topic, partition, key, value, record.timestamp, headers))
 
 
@@ -103,6 +133,7 @@ class ChoosingSink(Processor):
         failures: Failures,
         state: TaskState,
         decorated: Callable[[str], str],
+        suffix_bytes: int,
     ) -> None:
         self._node = node
         self._topic = topic
@@ -113,6 +144,7 @@ class ChoosingSink(Processor):
         self._failures = failures
         self._state = state
         self._decorated = decorated
+        self._place = collector.placing(suffix_bytes)
 
     def process(self, record: Record) -> None:
         topic = self._topic if isinstance(self._topic, str) else self._chosen_topic(self._topic, record)
@@ -158,16 +190,6 @@ class ChoosingSink(Processor):
         except Exception as error:
             self._failures.serialization(self._node, topic, Origin.VALUE, record, error)
             return
-        collector = self._collector
-        if partition is None and key is not None and collector.partitions is not None:
-            partition = partition_of(key, collector.partitions(topic))
-        collector.outputs.append((topic, partition, key, value, record.timestamp, headers))
-
-
-def windowed_partitioner(serde: Any) -> Callable[[str, Any, Any, int], int | None]:
-    """The windows of one key are in one partition, that of the key without its window."""
-
-    def choose(topic: str, key: Any, value: Any, count: int) -> int | None:
-        return None if key is None else partition_of(serde.inner.serialize(topic, key.key) or b"", count)
-
-    return choose
+        if partition is None and key is not None:
+            partition = self._place(topic, key)
+        self._collector.outputs.append((topic, partition, key, value, record.timestamp, headers))

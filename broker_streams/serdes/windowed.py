@@ -20,14 +20,10 @@ _END_AND_START: Final = struct.Struct(">qq")
 _LONGEST: Final = (1 << 63) - 1
 
 
-def _parts(topic: str, value: Any, name: str) -> Windowed:
-    if not isinstance(value, Windowed):
-        raise SerdeError(f"{topic}: {shown(value)} is no key in a window ({name})")
-    return value
-
-
 class WindowedSerde:
-    """The base of both."""
+    """The base of both. `suffix_bytes` is the size of the window behind the bytes of the key."""
+
+    suffix_bytes: int
 
     def __init__(self, inner: Serde | None) -> None:
         self.inner = inner
@@ -36,8 +32,20 @@ class WindowedSerde:
     def _inner_name(self) -> str:
         return "" if self.inner is None else self.inner.name
 
-    def _key(self, topic: str, key: Any, headers: Headers) -> bytes:
-        return self._known().serialize(topic, key, headers) or b""
+    @property
+    def name(self) -> str:
+        raise NotImplementedError
+
+    def _suffix(self, window: Window) -> bytes:
+        raise NotImplementedError
+
+    def serialize(self, topic: str, value: Any, headers: Headers = NO_HEADERS) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, Windowed):
+            raise SerdeError(f"{topic}: {shown(value)} is no key in a window ({self.name})")
+        inner = self.inner or self._known()
+        return (inner.serialize(topic, value[0], headers) or b"") + self._suffix(value[1])
 
     def _known(self) -> Serde:
         if self.inner is None:
@@ -47,6 +55,8 @@ class WindowedSerde:
 
 class TimeWindowedSerde(WindowedSerde):
     """`window_ms` None: the size is unknown, and windows that are read end at the largest time."""
+
+    suffix_bytes = _START.size
 
     def __init__(self, inner: Serde | None, window_ms: int | None = None) -> None:
         super().__init__(inner)
@@ -59,11 +69,8 @@ class TimeWindowedSerde(WindowedSerde):
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> TimeWindowedSerde:
         return TimeWindowedSerde(self.inner or key_serde, self.window_ms)
 
-    def serialize(self, topic: str, value: Any, headers: Headers = NO_HEADERS) -> bytes | None:
-        if value is None:
-            return None
-        windowed = _parts(topic, value, self.name)
-        return self._key(topic, windowed.key, headers) + _START.pack(windowed.window.start_ms)
+    def _suffix(self, window: Window) -> bytes:
+        return _START.pack(window[0])
 
     def deserialize(self, topic: str, data: bytes | None, headers: Headers = NO_HEADERS) -> Windowed | None:
         if not data:
@@ -76,6 +83,8 @@ class TimeWindowedSerde(WindowedSerde):
 
 
 class SessionWindowedSerde(WindowedSerde):
+    suffix_bytes = _END_AND_START.size
+
     @property
     def name(self) -> str:
         return f"SESSION_WINDOWED({self._inner_name})"
@@ -83,13 +92,8 @@ class SessionWindowedSerde(WindowedSerde):
     def with_defaults(self, key_serde: Serde | None, value_serde: Serde | None) -> SessionWindowedSerde:
         return SessionWindowedSerde(self.inner or key_serde)
 
-    def serialize(self, topic: str, value: Any, headers: Headers = NO_HEADERS) -> bytes | None:
-        if value is None:
-            return None
-        windowed = _parts(topic, value, self.name)
-        return self._key(topic, windowed.key, headers) + _END_AND_START.pack(
-            windowed.window.end_ms, windowed.window.start_ms
-        )
+    def _suffix(self, window: Window) -> bytes:
+        return _END_AND_START.pack(window[1], window[0])
 
     def deserialize(self, topic: str, data: bytes | None, headers: Headers = NO_HEADERS) -> Windowed | None:
         if not data:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker_streams.kernel.stores.bound import Bound, Listener, to_timestamped
+from broker_streams.kernel.stores.bound import Bound, Listener, new_tuple, to_timestamped
 from broker_streams.kernel.stores.cache import Entry
 from broker_streams.kernel.stores.keys import MAX_LONG, WINDOW_SUFFIX_BYTES, unpack_long, window_end, window_parts
 from broker_streams.kernel.stores.segments import Rows
@@ -95,17 +95,19 @@ class WindowStore:
         layers = self._layers
         if not isinstance(layers, CachingWindows):
             return False
-        value_of, windowed = self._value_of, self._windowed
+        key_of, value_of, window_ms = self._bound.key_of, self._value_of, self.window_ms
         timestamped = self._timestamped
 
-        def pass_on(key: bytes, new: bytes | None, old: bytes | None, entry: Entry) -> None:
+        def pass_on(key: bytes, start_ms: int, new: bytes | None, old: bytes | None, entry: Entry) -> None:
             value, previous = value_of(new), value_of(old)
             timestamp = entry.timestamp
             if timestamped:
                 if value is not None:
                     value, timestamp = value
                 previous = previous and previous[0]
-            listener(Record(windowed(key), Change(value, previous), timestamp, entry.headers))
+            window = new_tuple(Window, (start_ms, window_end(start_ms, window_ms)))
+            windowed = new_tuple(Windowed, (key_of(key), window))
+            listener(Record(windowed, new_tuple(Change, (value, previous, True)), timestamp, entry.headers))
 
         layers.listener = pass_on
         layers.send_old_values = send_old_values

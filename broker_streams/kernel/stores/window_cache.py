@@ -23,7 +23,7 @@ from broker_streams.kernel.stores.windows import WindowBytes, time_bounds
 
 
 class CachingWindows:
-    """Keeps changes back. `listener` gets the row's key in the changelog, new value, old value, and its Entry.
+    """Keeps changes back. `listener` gets key and start of the window, new value, old value, and its Entry.
 
     `interval_ms` is the segment of the store below; `by_time` says that the rows of a segment are ordered by time.
     """
@@ -111,7 +111,7 @@ class CachingWindows:
         old = self._below.fetch(key, start_ms) if new is None or self.send_old_values else None
         if new is not None or old is not None:
             self._below.put(key, new, start_ms)
-            listener(window_key(key, start_ms), new, old if self.send_old_values else None, entry)
+            listener(key, start_ms, new, old if self.send_old_values else None, entry)
 
     def flush(self) -> None:
         self._cache.flush()
