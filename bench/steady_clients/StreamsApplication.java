@@ -1,0 +1,47 @@
+import java.time.Duration;
+import java.util.Properties;
+import java.util.concurrent.CountDownLatch;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.TimeWindows;
+
+/** The applications of bench/specs/streams in Java: StreamsApplication BOOTSTRAP APPLICATION_ID KIND STATE_DIR */
+public class StreamsApplication {
+    public static void main(String[] arguments) throws Exception {
+        Properties properties = new Properties();
+        properties.put("bootstrap.servers", arguments[0]);
+        properties.put("application.id", arguments[1]);
+        properties.put("state.dir", arguments[3]);
+        properties.put("processing.guarantee", "exactly_once_v2");
+        properties.put("commit.interval.ms", "100");
+        properties.put("auto.offset.reset", "earliest");
+        properties.put("replication.factor", "1");
+        StreamsBuilder builder = new StreamsBuilder();
+        KStream<String, String> records = builder.stream("in", Consumed.with(Serdes.String(), Serdes.String()));
+        if (arguments[2].equals("filter")) {
+            records.mapValues(value -> value.toUpperCase())
+                .filter((key, value) -> !key.equals("key-1"))
+                .to("out", Produced.with(Serdes.String(), Serdes.String()));
+        } else {
+            records.groupByKey()
+                .windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMinutes(1)))
+                .count()
+                .toStream()
+                .map((window, count) -> KeyValue.pair(window.key(), count))
+                .to("out", Produced.with(Serdes.String(), Serdes.Long()));
+        }
+        KafkaStreams streams = new KafkaStreams(builder.build(), properties);
+        CountDownLatch ended = new CountDownLatch(1);
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            streams.close();
+            ended.countDown();
+        }));
+        streams.start();
+        ended.await();
+    }
+}
