@@ -24,8 +24,8 @@ def diverging_fetch_acknowledges(patch: Patch) -> None:
     """A fetch of a log with other records counts as an acknowledgement (KAFKA-13141)."""
     right = leading.judge
 
-    def judge(replica: Any, log: Any, fetch: leading.FollowerFetch) -> leading.Verdict:
-        verdict = right(replica, log, fetch)
+    def judge(replica: Any, log: Any, fetch: leading.FollowerFetch, has_mirrored: bool = False) -> leading.Verdict:
+        verdict = right(replica, log, fetch, has_mirrored)
         if verdict.diverging is not None:
             replica.fetched(fetch.broker_id, fetch.broker_epoch, fetch.offset, 0, replica.in_sync.now_ms)
         return verdict

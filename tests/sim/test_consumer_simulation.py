@@ -45,7 +45,7 @@ def test_members_come_and_go_and_no_partition_has_two_readers(seed: int) -> None
     """If this fails, two consumers read one partition, one of them reads nothing, or an offset goes back."""
     world = run(seed)
     assert world.assignments > 50, "the run was idle"
-    assert world.settled > 5, "the run was idle"
+    assert world.settled > 2, "the run was idle"
     assert world.moves > 3 or not world.move_weight, "the coordinator stayed where it was"
 
 

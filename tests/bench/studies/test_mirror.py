@@ -34,4 +34,4 @@ def test_the_peer_is_measured(tmp_path: Path) -> None:
     found = json.loads(path.read_text())
     (table,) = [each for each in plans.load().tables if each.name == "mirror"]
     assert {row.metric for row in table.rows} <= found.keys()
-    assert found["cpu_per_gb_ratio"][0] > 0
+    assert found["cpu_per_gb_s_ratio"][0] > 0
