@@ -92,8 +92,13 @@ class Task:
         queues, emitted_ms = self._group.queues.items(), self.state.emitted_ms
         return {place: CommitMetadata(queue.partition_time_ms, emitted_ms).text() for place, queue in queues}
 
-    def add(self, topic: str, partition: int, inputs: Iterable[Input]) -> int:
-        """Return how many records of the partition wait now. Raises LookupError: it is no input of the task."""
+    def add(self, topic: str, partition: int, inputs: Iterable[Input], now_ms: int | None = None) -> int:
+        """Return how many records of the partition wait now. `now_ms` is for sources that take the time of the clock.
+
+        Raises LookupError: the partition is no input of the task. StreamsError: the task cannot go on.
+        """
+        if now_ms is not None:
+            self.state.system_time_ms = now_ms
         try:
             return self._group.add(topic, partition, inputs)
         except InvalidTimestamp as error:

@@ -231,7 +231,7 @@ class TopologyTestDriver:
 
     def _enqueue(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
         assert self._task is not None
-        self._task.add(topic, 0, [(key, value, timestamp, self._next_offset(topic), headers)])
+        self._task.add(topic, 0, [(key, value, timestamp, self._next_offset(topic), headers)], self._now_ms)
 
     def _process_global(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers

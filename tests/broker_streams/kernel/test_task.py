@@ -156,6 +156,15 @@ def test_timestamps_are_extracted(extractor: Any, expected: list[Any]) -> None:
     assert task.offsets() == {("in", 0): 3}
 
 
+def test_the_clock_is_that_of_the_addition() -> None:
+    """If this fails, records have the time of the last batch where the user chose the clock."""
+    task = task_of(timestamp_extractor=TimestampExtractor.WALL_CLOCK)
+    task.add("in", 0, [record("one", 5, 0), record("two", 5, 1)], 70)
+    task.run(80)
+    # The second record became the next one at 80.
+    assert [each[4] for each in task.take_results()[0]] == [70, 80]
+
+
 def test_a_negative_timestamp_ends_the_task() -> None:
     """If this fails, a record without a time is processed at time -1."""
     for extractor in (TimestampExtractor.FAIL_ON_INVALID, TimestampExtractor.USE_PARTITION_TIME_ON_INVALID):
