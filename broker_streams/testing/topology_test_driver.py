@@ -25,7 +25,7 @@ from broker_streams.kernel.errors import Output, log_and_continue
 from broker_streams.kernel.settings import TaskSettings
 from broker_streams.kernel.task import Task
 from broker_streams.plan.stores import StoreKind
-from broker_streams.plan.topology import Subtopology
+from broker_streams.plan.topology import Source, Subtopology
 from broker_streams.plan.topology import Topology as Plan
 from broker_streams.records import NO_HEADERS, Headers
 from broker_streams.serdes import names
@@ -57,6 +57,8 @@ class TopologyTestDriver:
         self.produced: list[Output] = []
         self._queues: dict[str, deque[Output]] = {}
         self._offsets: dict[str, int] = {}
+        global_sources = (each for each in plan.nodes if isinstance(each, Source) and each.name in plan.global_nodes)
+        self._global_topics = {topic for source in global_sources for topic in source.topics}
         self._global_task = self._build_global_task()
         self._task = self._build_task()
         self._is_closed = False
@@ -117,7 +119,7 @@ class TopologyTestDriver:
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = NO_HEADERS
     ) -> None:
         """Process one record in bytes. Raises ValueError: no source reads the topic. StreamsError: the task ended."""
-        is_input, is_global = self._is_input(topic), self._is_global(topic)
+        is_input, is_global = self._is_input(topic), topic in self._global_topics
         if not is_input and not is_global:
             raise ValueError(f"no source of the topology reads topic {topic}")
         if is_input:
@@ -218,12 +220,6 @@ class TopologyTestDriver:
             self._task.assign(topic, 0)
         return topic in self._inputs
 
-    def _is_global(self, topic: str) -> bool:
-        plan = self._plan
-        return any(
-            topic in each.topics for each in plan.nodes if each.name in plan.global_nodes and hasattr(each, "topics")
-        )
-
     def _next_offset(self, topic: str) -> int:
         offset = self._offsets.get(topic, 0)
         self._offsets[topic] = offset + 1
@@ -243,6 +239,8 @@ class TopologyTestDriver:
         self._global_task.run(self._now_ms)
 
     def _complete(self) -> None:
+        # A processor may have written in its `init`, or a test to a store.
+        self._capture()
         task = self._task
         if task is None:
             return
@@ -275,5 +273,5 @@ class TopologyTestDriver:
             self._queues.setdefault(topic, deque()).append(output)
             if self._is_input(topic):
                 self._enqueue(topic, key, value, timestamp, headers)
-            if self._is_global(topic):
+            if topic in self._global_topics:
                 self._process_global(topic, key, value, timestamp, headers)
