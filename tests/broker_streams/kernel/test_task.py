@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -325,6 +326,7 @@ class _Clock(Processor):
         if record.value == "cancel":
             self.wall.cancel()
         self.context.commit()
+        self.context.forward(record)
 
 
 operator(Clock)(_Clock)
@@ -348,7 +350,7 @@ def test_punctuations() -> None:
     task.run(41)
     assert (before, task.commit_requested) == (False, True)
     # The first record begins the stream time, at 0.
-    assert values(task) == [b"stream 5 None", b"stream 31 None"]
+    assert values(task) == [b"a", b"stream 5 None", b"b", b"cancel", b"stream 31 None"]
     task.punctuate(70)
     assert values(task) == [b"anchored 70 None"]
     assert not task.punctuate_stream_time()
@@ -473,3 +475,33 @@ def test_errors_of_processors_at_their_ends() -> None:
     with pytest.raises(StreamsError, match="processor step-1 cannot be closed: cannot close"):
         task.close()
     assert closed == ["closed", "closed"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_cut_of_the_input_has_the_same_results(seed: int) -> None:
+    """If this fails, a batch that is processed again after a failure, in other pieces, has other results."""
+    chance = random.Random(seed)
+    values = [chance.choice(["a", "bb", "poison", "bad"]) for _ in range(40)]
+    inputs = [record(value, chance.randrange(-1, 50), offset) for offset, value in enumerate(values)]
+
+    def results(pieces: list[int], limit: int) -> Any:
+        task = task_of(
+            Clock(),
+            FlatMapValues(function(lambda value: [value, value])),
+            MapValues(function(fails)),
+            timestamp_extractor=TimestampExtractor.LOG_AND_SKIP_ON_INVALID,
+            deserialization_handler=log_and_continue,
+            processing_handler=log_and_continue,
+        )
+        waiting = list(inputs)
+        for size in pieces:
+            task.add("in", 0, waiting[:size])
+            del waiting[:size]
+            while task.run(0, limit):
+                pass
+        return task.take_results(), task.offsets(), task.metadata(), task.state.dropped_records
+
+    whole = results([40], 1 << 62)
+    assert whole[1] == {("in", 0): 40}
+    assert results([1] * 40, 1) == whole
+    assert results([7, 1, 20, 12], 3) == whole
