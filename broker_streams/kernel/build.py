@@ -111,10 +111,7 @@ class _Builder:
             return
         processor = processor_of(node.step)
         self._processors[node.name] = processor, self._context(node)
-        process = processor.process
-        self._forwards[node.name] = (
-            self._failures.guarded(node.name, process) if self._failures.asks_each_processor else process
-        )
+        self._forwards[node.name] = self._failures.guarded(node.name, processor.process)
 
     def _context(self, node: Node) -> ProcessorContext:
         children = {child.name: self._forwards[child.name] for child in self._children.get(node.name, ())}

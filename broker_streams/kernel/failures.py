@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any
 
 from broker_streams.kernel.errors import (
     ErrorContext,
@@ -15,10 +13,9 @@ from broker_streams.kernel.errors import (
     Result,
     StreamsError,
     ask,
-    log_and_fail,
 )
 from broker_streams.kernel.partition_group import Input, RecordQueue
-from broker_streams.kernel.processor import Forward, Processor, TaskState
+from broker_streams.kernel.processor import Forward, TaskState
 from broker_streams.kernel.settings import TaskSettings
 from broker_streams.records import Record, RecordMetadata
 
@@ -33,14 +30,8 @@ class Failures:
         # The input that is processed now.
         self.input: Input | None = None
 
-    @property
-    def asks_each_processor(self) -> bool:
-        """Whether a processor that fails may go on, or has a dead letter. Else an error just ends the task."""
-        settings = self._settings
-        return settings.processing_handler is not log_and_fail or settings.dead_letter_topic is not None
-
     def guarded(self, node: str, process: Forward) -> Forward:
-        """Wrap a processor: an error in it, or below it without a handler, goes to the handler."""
+        """Wrap a processor: an error in it, or in a sink below it, goes to the handler."""
 
         def guard(record: Record) -> None:
             try:
@@ -131,16 +122,3 @@ class Failures:
         place = "" if metadata is None else f" for {metadata.topic}-{metadata.partition} at offset {metadata.offset}"
         why = "" if error is None else f": {type(error).__name__}: {error}"
         return f"task {number}_{partition}: processor {node} failed{place}{why}"
-
-
-def failed_node(trace: TracebackType | None, nodes: dict[int, str], otherwise: str) -> str:
-    """The node of the innermost processor in a traceback. `nodes` has names by the identity of each processor."""
-    found = otherwise
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if code.co_argcount:
-            owner: Any = trace.tb_frame.f_locals.get(code.co_varnames[0])
-            if isinstance(owner, Processor):
-                found = nodes.get(id(owner), found)
-        trace = trace.tb_next
-    return found

@@ -20,7 +20,7 @@ from typing import Any
 from broker_streams.kernel.collector import ChangelogRecord, Collector
 from broker_streams.kernel.commit_metadata import CommitMetadata, of_text
 from broker_streams.kernel.errors import FailedProcessing, Output, Result, StreamsError
-from broker_streams.kernel.failures import Failures, failed_node
+from broker_streams.kernel.failures import Failures
 from broker_streams.kernel.partition_group import Input, InvalidTimestamp, PartitionGroup, RecordQueue
 from broker_streams.kernel.processor import Processor, ProcessorContext, PunctuationType, TaskState
 from broker_streams.kernel.punctuation import PunctuationQueue, Schedule
@@ -43,7 +43,6 @@ class Task:
         self._collector = collector
         self._failures = failures
         self._processors: dict[str, tuple[Processor, ProcessorContext]] = {}
-        self._node_of: dict[int, str] = {}
         self._stream_time = PunctuationQueue()
         self._wall_clock = PunctuationQueue()
         self._queue_of: Callable[[str, int], RecordQueue] | None = None
@@ -55,7 +54,6 @@ class Task:
     ) -> None:
         """The processors in the order of the topology, and the maker of queues. Called once, by kernel/build.py."""
         self._processors = processors
-        self._node_of = {id(processor): node for node, (processor, _) in processors.items()}
         self._queue_of = queue_of
 
     def initialize(self, now_ms: int) -> None:
@@ -157,7 +155,9 @@ class Task:
         except StreamsError:
             raise
         except Exception as error:
-            raise self._unguarded(error, "" if queue is None else queue.node) from error
+            # A function of a sink right below the source: all others have a guard.
+            node = "" if queue is None else queue.node
+            raise StreamsError(failures.describe(node, state.metadata, error)) from error
         finally:
             if count:
                 self.commit_needed = True
@@ -194,15 +194,13 @@ class Task:
 
     def flush(self) -> None:
         """Pass on what caches keep back. Called before a commit. Raises StreamsError."""
-        try:
-            for store in self.stores.values():
+        for name, store in self.stores.items():
+            try:
                 store.flush()
-        except FailedProcessing as error:
-            raise self._final(error) from error.__cause__
-        except StreamsError:
-            raise
-        except Exception as error:
-            raise self._unguarded(error, "of a store") from error
+            except FailedProcessing as error:
+                raise self._final(error) from error.__cause__
+            except Exception as error:
+                raise StreamsError(f"store {name} cannot pass its changes on: {error}") from error
         self.commit_needed = self.commit_requested = False
 
     def take_results(self) -> tuple[list[Output], list[ChangelogRecord]]:
@@ -249,13 +247,3 @@ class Task:
         if error.is_final:
             return StreamsError(str(error))
         return StreamsError(self._failures.describe(error.node, self.state.metadata, error.__cause__))
-
-    def _unguarded(self, error: Exception, otherwise: str) -> StreamsError:
-        """The error of a processor that has no guard, because errors only end the task."""
-        node = failed_node(error.__traceback__, self._node_of, otherwise)
-        try:
-            self._failures.processing(node, None, error)
-        except FailedProcessing as failed:
-            failed.__cause__ = error
-            return self._final(failed)
-        return StreamsError(self._failures.describe(node, self.state.metadata, error))

@@ -477,6 +477,28 @@ def test_errors_of_processors_at_their_ends() -> None:
     assert closed == ["closed", "closed"]
 
 
+def test_errors_outside_of_processors_are_named() -> None:
+    """If this fails, an error of a partitioner or of a store ends the task without a place."""
+
+    def partitioner(*args: Any) -> int:
+        raise ValueError("no partition")
+
+    sink = Sink("sink", ("source",), "out", partitioner=function(partitioner))
+    task = task_of(sink=sink, partitions=lambda topic: 1)
+    task.add("in", 0, [record("v", offset=3)])
+    with pytest.raises(StreamsError, match="source failed for in-0 at offset 3: ValueError: no partition"):
+        task.run(0)
+
+    class Broken:
+        def flush(self) -> None:
+            raise ValueError("no flush")
+
+    task = task_of()
+    task.stores["rows"] = Broken()
+    with pytest.raises(StreamsError, match="store rows cannot pass its changes on: no flush"):
+        task.flush()
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_any_cut_of_the_input_has_the_same_results(seed: int) -> None:
     """If this fails, a batch that is processed again after a failure, in other pieces, has other results."""
