@@ -251,7 +251,7 @@ class TopologyTestDriver:
                 self._commit()
                 self._capture()
         finally:
-            # What a task wrote before an error is seen too, as are dead letters.
+            # Records that were written before an error are seen too, as are dead letters.
             self._capture()
 
     def _commit(self) -> None:
