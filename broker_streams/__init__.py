@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from broker_streams.serdes.primitives import STRING as STRING
     from broker_streams.serdes.primitives import UUID as UUID
     from broker_streams.serdes.primitives import VOID as VOID
+    from broker_streams.testing.mock_context import MockProcessorContext as MockProcessorContext
     from broker_streams.testing.topology_test_driver import TopologyTestDriver as TopologyTestDriver
 
 # The modules of the public names, imported at the first use of each: an application that only reads records pays for
@@ -111,6 +112,7 @@ _MODULES: Final = {
         "UUID",
         "VOID",
     ),
+    "testing.mock_context": ("MockProcessorContext",),
     "testing.topology_test_driver": ("TopologyTestDriver",),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}

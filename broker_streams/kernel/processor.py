@@ -134,7 +134,17 @@ class ProcessorContext:
             raise LookupError(f"{self.node} has no access to store {name!r}; it is connected to {connected}") from None
 
     @property
+    def application_id(self) -> str:
+        return self.task.application_id
+
+    @property
+    def task_id(self) -> tuple[int, int]:
+        """The numbers of the sub-topology and of the partition."""
+        return self.task.task_id
+
+    @property
     def record_metadata(self) -> RecordMetadata | None:
+        """The place of the input record that is processed now; None in a punctuation."""
         return self.task.metadata
 
     def current_stream_time_ms(self) -> int:

@@ -212,7 +212,7 @@ class TopologyBuilder:
     def add_sink(self, sink: Sink) -> None:
         self._check_new(sink.name)
         self._check_parents(sink)
-        if (sink.topic is None) == (sink.topic_extractor is None):
+        if bool(sink.topic) == (sink.topic_extractor is not None):
             raise TopologyError(f"sink {sink.name} needs a topic or a function for it")
         self._nodes[sink.name] = sink
 

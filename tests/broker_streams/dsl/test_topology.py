@@ -117,6 +117,8 @@ def test_wrong_nodes_are_refused() -> None:
     topology = Topology().add_source("in", "orders")
     with pytest.raises(TopologyError, match="parent missing of out does not exist"):
         topology.add_sink("out", "results", "missing")
+    with pytest.raises(TopologyError, match="sink out needs a topic or a function for it"):
+        topology.add_sink("out", "", "in")
     with pytest.raises(TopologyError, match="source empty needs topics or a pattern"):
         topology.add_source("empty")
     with pytest.raises(TopologyError, match="is no supplier"):
