@@ -12,32 +12,21 @@ import java.util.regex.Pattern;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.StreamsBuilder;
-import org.apache.kafka.streams.kstream.Aggregator;
 import org.apache.kafka.streams.kstream.Branched;
 import org.apache.kafka.streams.kstream.BranchedKStream;
-import org.apache.kafka.streams.kstream.CogroupedKStream;
 import org.apache.kafka.streams.kstream.Consumed;
-import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
-import org.apache.kafka.streams.kstream.Initializer;
-import org.apache.kafka.streams.kstream.KGroupedStream;
-import org.apache.kafka.streams.kstream.KGroupedTable;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.KeyValueMapper;
 import org.apache.kafka.streams.kstream.Materialized;
-import org.apache.kafka.streams.kstream.Merger;
 import org.apache.kafka.streams.kstream.Named;
 import org.apache.kafka.streams.kstream.Predicate;
 import org.apache.kafka.streams.kstream.Produced;
-import org.apache.kafka.streams.kstream.Reducer;
 import org.apache.kafka.streams.kstream.Repartitioned;
-import org.apache.kafka.streams.kstream.SessionWindowedCogroupedKStream;
-import org.apache.kafka.streams.kstream.SessionWindowedKStream;
-import org.apache.kafka.streams.kstream.TimeWindowedCogroupedKStream;
-import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.ValueMapper;
 import org.apache.kafka.streams.kstream.ValueMapperWithKey;
+import org.apache.kafka.streams.kstream.ValueTransformerWithKeySupplier;
 import org.apache.kafka.streams.kstream.internals.NamedInternal;
 import org.apache.kafka.streams.state.Stores;
 
@@ -60,7 +49,7 @@ final class StreamsCalls {
         }
     }
 
-    private static Named named(JsonNode call) {
+    static Named named(JsonNode call) {
         return call.hasNonNull("name") ? Named.as(call.get("name").asText()) : NamedInternal.empty();
     }
 
@@ -72,11 +61,11 @@ final class StreamsCalls {
         return Duration.ofMillis(of.path(field).asLong(0));
     }
 
-    /** Null if the call has none: then `required` decides between null and an anonymous one. */
-    static Materialized materialized(JsonNode call, boolean required) {
+    /** Null if the call has none. */
+    static Materialized materialized(JsonNode call) {
         JsonNode of = call.get("materialized");
         if (of == null || of.isNull()) {
-            return required ? Materialized.with(null, null) : null;
+            return null;
         }
         String kind = of.path("kind").asText("persistent");
         Materialized found;
@@ -132,18 +121,6 @@ final class StreamsCalls {
         return (key, value) -> StreamsFunctions.value(of, key, value, null);
     }
 
-    private static Aggregator<Object, Object, Object> aggregator(JsonNode of) {
-        return (key, value, aggregate) -> StreamsFunctions.value(of, key, value, aggregate);
-    }
-
-    private static Reducer<Object> reducer(JsonNode of) {
-        return (one, other) -> StreamsFunctions.value(of, null, one, other);
-    }
-
-    private static Initializer<Object> initializer(JsonNode call) {
-        return () -> StreamsFunctions.value(call.get("initial"), null, null, null);
-    }
-
     void make(JsonNode call) {
         String id = call.path("id").asText("");
         Object on = call.hasNonNull("on") ? made.get(call.get("on").asText()) : null;
@@ -176,13 +153,13 @@ final class StreamsCalls {
                         : builder.stream(topics, consumed(call));
             }
             case "table": {
-                Materialized store = materialized(call, false);
+                Materialized store = materialized(call);
                 return store == null
                         ? builder.table(topic.asText(), consumed(call))
                         : builder.table(topic.asText(), consumed(call), store);
             }
             case "global_table": {
-                Materialized store = materialized(call, false);
+                Materialized store = materialized(call);
                 return store == null
                         ? builder.globalTable(topic.asText(), consumed(call))
                         : builder.globalTable(topic.asText(), consumed(call), store);
@@ -245,7 +222,7 @@ final class StreamsCalls {
                 return null;
             }
             case "to_table": {
-                Materialized store = materialized(call, false);
+                Materialized store = materialized(call);
                 return store == null ? on.toTable(named) : on.toTable(named, store);
             }
             case "group_by":
@@ -261,6 +238,12 @@ final class StreamsCalls {
                 return call.hasNonNull("name")
                         ? on.process(() -> new StreamsProcessor(call), named, names)
                         : on.process(() -> new StreamsProcessor(call), names);
+            }
+            case "process_values": {
+                String stored = call.get("stores").get(0).asText();
+                return call.hasNonNull("name")
+                        ? on.processValues(() -> new StreamsValues(call), named, stored)
+                        : on.processValues(() -> new StreamsValues(call), stored);
             }
             default:
                 return StreamsJoins.onStream(on, made.get(call.path("with").asText()), call);
@@ -296,7 +279,7 @@ final class StreamsCalls {
     private Object onTable(KTable<Object, Object> on, JsonNode call) {
         JsonNode to = call.get("to");
         Named named = named(call);
-        Materialized store = materialized(call, false);
+        Materialized store = materialized(call);
         Predicate<Object, Object> predicate =
                 (key, value) -> StreamsFunctions.holds(call.get("predicate"), key, value, null);
         ValueMapperWithKey<Object, Object, Object> values =
@@ -308,6 +291,12 @@ final class StreamsCalls {
                 return store == null ? on.filterNot(predicate, named) : on.filterNot(predicate, named, store);
             case "map_values":
                 return store == null ? on.mapValues(values, named) : on.mapValues(values, named, store);
+            case "transform_values": {
+                ValueTransformerWithKeySupplier<Object, Object, Object> made = () -> StreamsValues.transformer(to);
+                return store == null
+                        ? on.transformValues(made, named)
+                        : on.transformValues(made, store, named);
+            }
             case "to_stream":
                 return to == null ? on.toStream(named) : on.toStream(mapper(to), named);
             case "group_by": {
@@ -322,62 +311,9 @@ final class StreamsCalls {
     }
 
     private Object onGroup(Object on, JsonNode call) {
-        String name = call.get("call").asText();
-        Named named = named(call);
-        Materialized store = materialized(call, true);
-        Aggregator<Object, Object, Object> adder = aggregator(call.get("aggregator"));
-        Reducer<Object> reducer = reducer(call.get("reducer"));
-        Merger<Object, Object> merger =
-                (key, one, other) -> StreamsFunctions.value(call.get("merger"), key, one, other);
-        Initializer<Object> initial = initializer(call);
-        if (name.equals("windowed_by")) {
-            return StreamsJoins.windowedBy(on, call.get("windows"));
-        }
-        if (on instanceof KGroupedTable table) {
-            Aggregator<Object, Object, Object> subtractor = aggregator(call.get("subtractor"));
-            return switch (name) {
-                case "count" -> table.count(named, store);
-                case "reduce" -> table.reduce(reducer, reducer(call.get("subtractor")), named, store);
-                default -> table.aggregate(initial, adder, subtractor, named, store);
-            };
-        }
-        if (name.equals("emit_strategy")) {
-            EmitStrategy strategy = call.get("strategy").asText().equals("on_window_close")
-                    ? EmitStrategy.onWindowClose() : EmitStrategy.onWindowUpdate();
-            return on instanceof TimeWindowedKStream windowed
-                    ? windowed.emitStrategy(strategy)
-                    : ((SessionWindowedKStream) on).emitStrategy(strategy);
-        }
-        if (on instanceof KGroupedStream group) {
-            return switch (name) {
-                case "count" -> group.count(named, store);
-                case "reduce" -> group.reduce(reducer, named, store);
-                case "cogroup" -> group.cogroup(adder);
-                default -> group.aggregate(initial, adder, named, store);
-            };
-        }
-        if (on instanceof TimeWindowedKStream group) {
-            return switch (name) {
-                case "count" -> group.count(named, store);
-                case "reduce" -> group.reduce(reducer, named, store);
-                default -> group.aggregate(initial, adder, named, store);
-            };
-        }
-        if (on instanceof SessionWindowedKStream group) {
-            return switch (name) {
-                case "count" -> group.count(named, store);
-                case "reduce" -> group.reduce(reducer, named, store);
-                default -> group.aggregate(initial, adder, merger, named, store);
-            };
-        }
-        if (on instanceof CogroupedKStream group) {
-            return name.equals("cogroup")
-                    ? group.cogroup((KGroupedStream) made.get(call.get("with").asText()), adder)
-                    : group.aggregate(initial, named, store);
-        }
-        if (on instanceof TimeWindowedCogroupedKStream group) {
-            return group.aggregate(initial, named, store);
-        }
-        return ((SessionWindowedCogroupedKStream) on).aggregate(initial, merger, named, store);
+        Object with = made.get(call.path("with").asText());
+        return call.get("call").asText().equals("windowed_by")
+                ? StreamsJoins.windowedBy(on, call.get("windows"))
+                : new StreamsGroups(call).on(on, with);
     }
 }

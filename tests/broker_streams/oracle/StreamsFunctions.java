@@ -8,6 +8,8 @@ import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.kstream.Windowed;
 
 final class StreamsFunctions {
+    private static final long MOST = 1_000_000_007L;
+
     private StreamsFunctions() {}
 
     static String text(Object value) {
@@ -76,9 +78,11 @@ final class StreamsFunctions {
             case "bucket":
                 return "b" + hash(value(of.get(1), key, value, other)) % of.get(2).asLong();
             case "add":
-                return number(value(of.get(1), key, value, other)) + number(value(of.get(2), key, value, other));
+                return (number(value(of.get(1), key, value, other)) + number(value(of.get(2), key, value, other)))
+                        % MOST;
             case "subtract":
-                return number(value(of.get(1), key, value, other)) - number(value(of.get(2), key, value, other));
+                return (number(value(of.get(1), key, value, other)) - number(value(of.get(2), key, value, other)))
+                        % MOST;
             case "max":
                 return Math.max(
                         number(value(of.get(1), key, value, other)), number(value(of.get(2), key, value, other)));

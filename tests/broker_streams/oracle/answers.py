@@ -4,38 +4,49 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.broker_streams.oracle.families.all import spec_of
+from tests.broker_streams.oracle.families.all import FAMILIES, spec_of
+from tests.broker_streams.oracle.scenarios.all import ROOMS
 from tests.broker_streams.oracle.spec import Answer, Spec
 from tests.support import recorded
 
 RECORDED: Final = 24
 """Recorded seeds of a family."""
+SCENARIOS: Final = "scenarios_"
+SETS: Final = (*FAMILIES, *(f"{SCENARIOS}{room}" for room in ROOMS))
+"""The names of all recorded sets."""
 
 
-def digest(spec: Spec) -> str:
+def specs(name: str) -> Mapping[str, Spec]:
+    """Return the specs of a set by their titles."""
+    if name.startswith(SCENARIOS):
+        return ROOMS[name.removeprefix(SCENARIOS)]
+    return {f"{name} {seed}": spec_of(name, seed) for seed in range(RECORDED)}
+
+
+def file_of(name: str) -> str:
+    """The name of a recording."""
+    return f"streams_{name}"
+
+
+def recorded_answers(name: str) -> dict[str, Answer]:
+    """Return Kafka's answers by titles. Raises AssertionError if they belong to other specs."""
+    found = recorded.of_kafka(file_of(name))
+    wanted = {title: _digest(each) for title, each in specs(name).items()}
+    assert {title: each["spec"] for title, each in found.items()} == wanted, (
+        f"record {file_of(name)} again: set BROKER_CY_TEST_RECORD=1"
+    )
+    return {title: each["answer"] for title, each in found.items()}
+
+
+def form(name: str, answers: list[Answer]) -> dict[str, Any]:
+    """Answers as they are recorded."""
+    pairs = zip(specs(name).items(), answers, strict=True)
+    return {title: {"spec": _digest(spec), "answer": answer} for (title, spec), answer in pairs}
+
+
+def _digest(spec: Spec) -> str:
     """A digest of the spec of an answer: another spec needs another recording."""
     return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def specs(family: str) -> list[dict[str, Any]]:
-    """The specs with recorded answers."""
-    return [spec_of(family, seed) for seed in range(RECORDED)]
-
-
-def name(family: str) -> str:
-    return f"streams_{family}"
-
-
-def recorded_answers(family: str) -> list[Answer]:
-    """Return Kafka's answers to `specs`. Raises AssertionError if they belong to other specs."""
-    rows = recorded.of_kafka(name(family))
-    wanted = [digest(each) for each in specs(family)]
-    assert [each["spec"] for each in rows] == wanted, f"record streams_{family} again: set BROKER_CY_TEST_RECORD=1"
-    return [each["answer"] for each in rows]
-
-
-def rows(specs_: list[Any], answers: list[Answer]) -> list[dict[str, Any]]:
-    """The form of a recording."""
-    return [{"spec": digest(spec), "answer": answer} for spec, answer in zip(specs_, answers, strict=True)]

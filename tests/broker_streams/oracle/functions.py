@@ -11,14 +11,17 @@ Expressions E: a variable ("key", "value", "other"), a number, or a list:
 
 Conditions C: true, false, ["mod", E, n, rest], ["is_null", E], ["equal", E, E], ["not", C].
 
-In arithmetic null is 0 and a text is a number below 1,000. StreamsFunctions.java has the same in Java.
+In arithmetic null is 0, a text is a number below 1,000, and sums are remainders of 1,000,000,007.
+StreamsFunctions.java has the same in Java.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from broker_streams.records import Windowed
+
+_MOST: Final = 1_000_000_007
 
 Expression = Any
 Condition = Any
@@ -45,6 +48,12 @@ def _number(value: Any) -> int:
     if value is None:
         return 0
     return value if isinstance(value, int) else text_hash(value) % 1000
+
+
+def _remainder(sum_: int) -> int:
+    """Sums of sums stay small. The remainder has the sign of the sum, as in Java."""
+    found = abs(sum_) % _MOST
+    return found if sum_ >= 0 else -found
 
 
 def evaluate(of: Expression, key: Any = None, value: Any = None, other: Any = None) -> Any:
@@ -80,9 +89,9 @@ def _of_first(name: str, arguments: list[Any], first: Any, variables: tuple[Any,
         case "bucket":
             return f"b{text_hash(first) % arguments[1]}"
         case "add":
-            return _number(first) + _number(evaluate(arguments[1], *variables))
+            return _remainder(_number(first) + _number(evaluate(arguments[1], *variables)))
         case "subtract":
-            return _number(first) - _number(evaluate(arguments[1], *variables))
+            return _remainder(_number(first) - _number(evaluate(arguments[1], *variables)))
         case "max":
             return max(_number(first), _number(evaluate(arguments[1], *variables)))
     raise ValueError(f"function {name}")

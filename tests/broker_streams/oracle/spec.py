@@ -24,7 +24,8 @@ Grouped, Joined, ...; where serdes and names share an option object of Kafka (gr
               split {name, branches: [{id, predicate, name}], default: {id, name}}
               repartition {key, value, name, partitions}  to {topic or topic_of: E, key, value, name}
               to_table {name, materialized}               group_by {to: E, key, value, name}
-              group_by_key {key, value, name}             process {stores, update: E, emit: E, punctuate, name}
+              group_by_key {key, value, name}             process {stores, update: E, emit: E, punctuate, step_ms, name}
+              process_values {stores, update: E, emit: E, name}
               join, left_join, outer_join {with: a stream, joiner: E, windows: {before_ms, after_ms, grace_ms},
                   key, left, right, name, store, logging}
               join, left_join {with: a table, joiner, key, left, right, name, grace_ms}
@@ -34,6 +35,7 @@ Grouped, Joined, ...; where serdes and names share an option object of Kafka (gr
     windowed  the same, and emit_strategy {strategy: on_window_close or on_window_update}
     cogroup   cogroup {with: a group, aggregator}, windowed_by, aggregate {initial, merger}
     table     filter, filter_not, map_values              to_stream {to: E}
+              transform_values {to: E}
               group_by {to: [E, E], key, value, name}; then count, reduce {reducer, subtractor},
                   aggregate {initial, aggregator, subtractor}
               join, left_join, outer_join {with, joiner, name, materialized}
@@ -45,9 +47,9 @@ Aggregations, table operations take `name` and `materialized`: {name, key, value
 versioned, caching, logging, retention_ms, history_ms}. `windows` of groups: {kind: time, size_ms, advance_ms,
 grace_ms}, {kind: sliding, difference_ms, grace_ms}, {kind: session, gap_ms, grace_ms}, {kind: unlimited, start_ms}.
 
-`process` updates the row of its first store with `update` (other: the old row; null deletes it), and forwards `emit`
-(other: the new row). `punctuate` is a list of {type: stream_time or wall_clock, interval_ms, action: emit,
-emit_and_clear or tick}. A window store has one row for each `step_ms` (10).
+`process`, and `process_values` with a store of rows, updates the row of its first store with `update` (other: the old
+row; null deletes it), and forwards `emit` (other: the new row). `punctuate` is a list of {type: stream_time or
+wall_clock, interval_ms, action: emit, emit_and_clear or tick}. A window store has one row for each `step_ms` (10).
 
 Functions are expressions E and conditions C (functions.py). Their variables:
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.broker_streams.oracle import answers
-from tests.broker_streams.oracle.families.all import FAMILIES
 from tests.broker_streams.oracle.families.maker import TYPES, Maker
 from tests.broker_streams.oracle.functions import evaluate
 from tests.broker_streams.oracle.java import answers as ask
@@ -44,10 +43,10 @@ def function_calls() -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_answers_belong_to_the_specs(family: str) -> None:
+@pytest.mark.parametrize("name", answers.SETS)
+def test_answers_belong_to_the_specs(name: str) -> None:
     """If this fails, the answers are of other topologies, and nothing shows that ours behave as Kafka's."""
-    found = answers.recorded_answers(family)
+    found = answers.recorded_answers(name).values()
     assert sum(len(each) for answer in found for each in answer.get("records", ())) > len(found)
     assert sum("error" in each for each in found) <= len(found) // 3
 
@@ -67,8 +66,8 @@ def test_java_gives_the_functions(java: JavaOracle) -> None:
 
 @needs.java
 @pytest.mark.full
-@pytest.mark.parametrize("family", FAMILIES)
-def test_kafka_answers_as_recorded(java: JavaOracle, family: str) -> None:
+@pytest.mark.parametrize("name", answers.SETS)
+def test_kafka_answers_as_recorded(java: JavaOracle, name: str) -> None:
     """If this fails, the recording is not of Kafka Streams 4.3.1, and our equal results are wrong."""
-    specs = answers.specs(family)
-    recorded.check(answers.name(family), answers.rows(specs, ask(java, specs)))
+    found = ask(java, list(answers.specs(name).values()))
+    recorded.check(answers.file_of(name), answers.form(name, found))

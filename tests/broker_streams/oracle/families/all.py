@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from tests.broker_streams.oracle.families import blocks
+from tests.broker_streams.oracle.families import blocks, combining
+from tests.broker_streams.oracle.families.chains import chains
 from tests.broker_streams.oracle.families.maker import STRING, Made, Maker
 
 
@@ -105,33 +106,9 @@ def tables(maker: Maker) -> None:
     for _ in range(maker.random.randrange(3)):
         table = blocks.table_step(maker, table)
     if maker.chance(0.7):
-        table = _grouped_table(maker, table)
+        table = combining.grouped_table(maker, table)
     maker.to(table)
     maker.fill(18)
-
-
-def _grouped_table(maker: Maker, table: Made) -> Made:
-    grouped = replace(table, kind="grouped-table", key=maker.type(), value=maker.type())
-    to = [maker.expression(grouped.key, ("key", "value"), 0.1), maker.expression(grouped.value, ("key", "value"), 0.1)]
-    made = maker.call("group_by", table, grouped, to=to, key=grouped.key, value=grouped.value, name=maker.name(0.2))
-    result = replace(grouped, kind="table")
-    kind = maker.random.choice(("count", "reduce", "aggregate"))
-    options: dict[str, Any] = {}
-    if kind == "count":
-        result = replace(result, value="long")
-    elif kind == "reduce":
-        options["reducer"] = maker.expression(grouped.value, ("value", "other"), 0.05)
-        options["subtractor"] = maker.expression(grouped.value, ("value", "other"), 0.05)
-    else:
-        result = replace(result, value=maker.type())
-        options["initial"] = ["text", "i"] if result.value == STRING else 0
-        options["aggregator"] = maker.expression(result.value, ("key", "value", "other"), 0.05)
-        options["subtractor"] = maker.expression(result.value, ("key", "value", "other"), 0.05)
-    return maker.call(kind, made, result, materialized=maker.required(result), name=maker.name(), **options)
-
-
-def table_joins(maker: Maker) -> None:
-    _table_joins(maker, 0.0)
 
 
 def _table_joins(maker: Maker, versioned: float) -> None:
@@ -141,95 +118,22 @@ def _table_joins(maker: Maker, versioned: float) -> None:
         left = blocks.table_step(maker, left)
     if maker.chance(0.3):
         right = blocks.table_step(maker, right)
-    result = Made("", "table", key, maker.type())
-    kind = maker.random.choice(("join", "left_join", "outer_join"))
-    made = maker.call(
-        kind,
-        left,
-        result,
-        joiner=_joiner(maker, result.value),
-        name=maker.name(),
-        materialized=maker.materialized(result, 0.5),
-        **{"with": right.id},
-    )
+    made = combining.tables_joined(maker, left, right)
     if maker.chance(0.3):
         made = blocks.table_step(maker, made)
     if maker.chance(0.2):
-        made = _grouped_table(maker, made)
+        made = combining.grouped_table(maker, made)
     maker.to(made)
     maker.fill(20)
 
 
-def _joiner(maker: Maker, type_: str) -> Any:
-    return maker.expression(type_, ("value", "other"), 0.1)
-
-
-def foreign_keys(maker: Maker) -> None:
-    _foreign_keys(maker, 0.0)
-
-
 def _foreign_keys(maker: Maker, versioned: float) -> None:
     left = maker.table(versioned=maker.chance(versioned))
-    right = maker.table(key=maker.type(), versioned=maker.chance(versioned))
+    right = maker.table(versioned=maker.chance(versioned))
     if maker.chance(0.2):
-        left = blocks.table_step(maker, left)
-    result = Made("", "table", left.key, maker.type())
-    # Foreign keys that are keys of the input.
-    keys: list[Any] = ["if", ["mod", "value", 3, 0], ["text", "a"], ["text", "b"]]
-    if right.key != STRING:
-        keys = ["hash", "value", 3]
-    if maker.chance(0.5):
-        keys = ["if", ["mod", "value", 4, 0], None, keys]
-    made = maker.call(
-        maker.random.choice(("join", "left_join")),
-        left,
-        result,
-        foreign_key=keys,
-        joiner=_joiner(maker, result.value),
-        name=maker.name(),
-        materialized=maker.required(result),
-        **{"with": right.id},
-    )
-    maker.to(made)
+        left = blocks.table_step(maker, left, stored=1.0)
+    maker.to(combining.joined_by_foreign_key(maker, left, right))
     maker.fill(22)
-
-
-def stream_joins(maker: Maker) -> None:
-    key = maker.type()
-    left = maker.stream(key)
-    right = maker.stream(key)
-    if maker.chance(0.3):
-        left = maker.call("select_key", left, left, to=maker.expression(key, ("key", "value"), 0.1))
-    if maker.chance(0.3):
-        right = maker.call("map_values", right, right, to=maker.expression(right.value, ("value",)))
-    if maker.chance(0.1):
-        right = left
-    result = Made("", "stream", key, maker.type())
-    windows = {
-        "before_ms": maker.random.choice((0, 5, 10, 20)),
-        "after_ms": maker.random.choice((0, 5, 10, 20)),
-        "grace_ms": maker.random.choice((0, 5, 30)),
-    }
-    made = maker.call(
-        maker.random.choice(("join", "left_join", "outer_join")),
-        left,
-        result,
-        windows=windows,
-        joiner=maker.expression(result.value, ("key", "value", "other"), 0.1),
-        key=key,
-        left=left.value,
-        right=right.value,
-        name=maker.name(),
-        store=maker.new("store-") if maker.chance(0.2) else None,
-        logging=False if maker.chance(0.1) else None,
-        **{"with": right.id},
-    )
-    maker.to(blocks.steps(maker, made, 1))
-    maker.fill(24, advances=0.05)
-
-
-def stream_table_joins(maker: Maker) -> None:
-    _stream_table_joins(maker, 0.0)
 
 
 def _stream_table_joins(maker: Maker, versioned: float) -> None:
@@ -237,60 +141,51 @@ def _stream_table_joins(maker: Maker, versioned: float) -> None:
     stream = maker.stream(key)
     if maker.chance(0.3):
         stream = maker.call("select_key", stream, stream, to=maker.expression(key, ("key", "value"), 0.1))
-    result = Made("", "stream", key, maker.type())
-    joiner = maker.expression(result.value, ("key", "value", "other"), 0.1)
-    kind = maker.random.choice(("join", "left_join"))
     if not versioned and maker.chance(0.4):
-        table = maker.global_table()
-        select = maker.expression(table.key, ("key", "value"), 0.2)
-        if maker.chance(0.5):
-            select = ["text", "a"] if table.key == STRING else ["hash", "value", 3]
-        made = maker.call(kind, stream, result, select=select, joiner=joiner, name=maker.name(), **{"with": table.id})
+        made = combining.joined_with_global_table(maker, stream, maker.global_table())
     else:
         is_versioned = maker.chance(versioned)
         table = maker.table(key, versioned=is_versioned)
-        grace = maker.random.choice((5, 20)) if is_versioned and maker.chance(0.5) else None
-        made = maker.call(
-            kind,
-            stream,
-            result,
-            joiner=joiner,
-            key=key,
-            left=stream.value,
-            right=table.value,
-            name=maker.name(),
-            grace_ms=grace,
-            **{"with": table.id},
-        )
+        made = combining.joined_with_table(maker, stream, table, waits=is_versioned and maker.chance(0.5))
     maker.to(blocks.steps(maker, made, 1))
     maker.fill(22)
 
 
-def versioned(maker: Maker) -> None:
-    maker.random.choice((_table_joins, _foreign_keys, _stream_table_joins))(maker, 0.8)
+def stream_joins(maker: Maker) -> None:
+    key = maker.type()
+    left, right = maker.stream(key), maker.stream(key)
+    if maker.chance(0.3):
+        left = maker.call("select_key", left, left, to=maker.expression(key, ("key", "value"), 0.1))
+    if maker.chance(0.3):
+        right = maker.call("map_values", right, right, to=maker.expression(right.value, ("value",)))
+    made = combining.streams_joined(maker, left, left if maker.chance(0.1) else right)
+    maker.to(blocks.steps(maker, made, 1))
+    maker.fill(24, advances=0.05)
 
 
 def suppress(maker: Maker) -> None:
-    bounds: dict[str, Any] = maker.random.choice(
-        ({}, {"max_records": maker.random.choice((1, 2, 4))}, {"max_bytes": 200})
-    )
-    options: dict[str, Any] = dict(bounds)
     if maker.chance(0.5):
-        kind = maker.random.choice(("time", "hopping", "sliding", "session"))
-        on = blocks.group(maker, maker.stream())
-        table = blocks.aggregated(maker, blocks.windowed(maker, on, kind))
-        options |= {"until": "window_closes"}
-        if maker.chance(0.8):
-            options = {"until": "window_closes"}
+        table = combining.windowed_table(maker, maker.stream(), ("time", "hopping", "sliding", "session"))
     else:
         table = maker.table() if maker.chance(0.5) else blocks.aggregated(maker, blocks.group(maker, maker.stream()))
-        options |= {"until": "time_limit", "limit_ms": maker.random.choice((0, 10, 40))}
-        if bounds and maker.chance(0.1):
-            options["full"] = "shutdown"
-    if maker.chance(0.1):
-        options["logging"] = False
-    maker.to(maker.call("suppress", table, table, name=maker.name(), **options))
+    maker.to(combining.suppressed(maker, table))
     maker.fill(20, advances=0.05)
+
+
+def table_joins(maker: Maker) -> None:
+    _table_joins(maker, 0.0)
+
+
+def foreign_keys(maker: Maker) -> None:
+    _foreign_keys(maker, 0.0)
+
+
+def stream_table_joins(maker: Maker) -> None:
+    _stream_table_joins(maker, 0.0)
+
+
+def versioned(maker: Maker) -> None:
+    maker.random.choice((_table_joins, _foreign_keys, _stream_table_joins))(maker, 0.8)
 
 
 def processors(maker: Maker) -> None:
@@ -298,9 +193,9 @@ def processors(maker: Maker) -> None:
     kind = maker.random.choice(("key-value", "timestamped-key-value", "window", "versioned-key-value"))
     store: dict[str, Any] = {"kind": kind, "name": maker.new("store-"), "key": on.key, "value": maker.type()}
     if kind == "window":
-        store |= {"retention_ms": 100_000, "window_ms": 10}
+        store |= {"retention_ms": maker.ms(50, 100), "window_ms": maker.ms(10)}
     elif kind == "versioned-key-value":
-        store["history_ms"] = maker.random.choice((20, 100_000))
+        store["history_ms"] = maker.ms(20, 100_000)
     if kind != "versioned-key-value":
         store |= {"persistent": maker.chance(0.5), "caching": maker.chance(0.3)}
     if maker.chance(0.2):
@@ -311,18 +206,19 @@ def processors(maker: Maker) -> None:
     punctuate: list[dict[str, Any]] = [
         {
             "type": maker.random.choice(("stream_time", "wall_clock")),
-            "interval_ms": maker.random.choice((1, 7, 20)),
+            "interval_ms": maker.ms(1, 7, 20),
             "action": maker.random.choice(("emit", "emit_and_clear")),
         }
         for _ in range(maker.random.randrange(3))
     ]
     if on.key == STRING and result.value == STRING and maker.chance(0.5):
-        punctuate.append({"type": "wall_clock", "interval_ms": 5, "action": "tick"})
+        punctuate.append({"type": "wall_clock", "interval_ms": maker.ms(5), "action": "tick"})
     made = maker.call(
         "process",
         on,
         result,
         stores=[store["name"]],
+        step_ms=10 * maker.scale,
         name=maker.name(),
         punctuate=punctuate or None,
         update=maker.expression(store["value"], ("key", "value", "other"), 0.2),
@@ -340,10 +236,7 @@ def mixed(maker: Maker) -> None:
     changed = blocks.steps(maker, stream, 2)
     tables = [blocks.aggregated(maker, blocks.group(maker, changed, changed.key)) for _ in range(2)]
     if maker.chance(0.5):
-        result = replace(tables[0], value=maker.type())
-        tables.append(
-            maker.call("outer_join", tables[0], result, joiner=_joiner(maker, result.value), **{"with": tables[1].id})
-        )
+        tables.append(combining.tables_joined(maker, tables[0], tables[1]))
     if maker.chance(0.5):
         tables.append(blocks.table_step(maker, maker.table()))
     if maker.chance(0.4):
@@ -372,11 +265,16 @@ FAMILIES: Final[dict[str, Callable[[Maker], None]]] = {
     "suppress": suppress,
     "processors": processors,
     "mixed": mixed,
+    "chains": chains,
 }
 
 
 def spec_of(family: str, seed: int) -> dict[str, Any]:
     """Return the spec of a seed, always the same one."""
     maker = Maker(f"{family} {seed}")
+    if maker.chance(0.1):
+        maker.config["statestore.cache.max.bytes"] = "0"
+    if maker.chance(0.1):
+        maker.config["topology.optimization"] = "all"
     FAMILIES[family](maker)
     return maker.spec()

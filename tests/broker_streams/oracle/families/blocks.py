@@ -69,18 +69,18 @@ def group(maker: Maker, on: Made, key: str | None = None, named: float = 0.2) ->
 
 
 def windows(maker: Maker, kind: str) -> dict[str, Any]:
-    grace = maker.random.choice((0, 0, 5, 15, 50))
-    size = maker.random.choice((5, 10, 20, 40))
+    grace = maker.ms(0, 0, 5, 15, 50)
+    size = maker.ms(5, 10, 20, 40)
     match kind:
         case "time":
             return {"kind": "time", "size_ms": size, "grace_ms": grace}
         case "hopping":
             return {"kind": "time", "size_ms": size, "advance_ms": max(1, size // 3), "grace_ms": grace}
         case "sliding":
-            return {"kind": "sliding", "difference_ms": maker.random.choice((1, 5, 10, 20)), "grace_ms": grace}
+            return {"kind": "sliding", "difference_ms": maker.ms(1, 5, 10, 20), "grace_ms": grace}
         case "session":
-            return {"kind": "session", "gap_ms": maker.random.choice((1, 5, 10, 20)), "grace_ms": grace}
-    return {"kind": "unlimited", "start_ms": maker.random.choice((0, 20))}
+            return {"kind": "session", "gap_ms": maker.ms(1, 5, 10, 20), "grace_ms": grace}
+    return {"kind": "unlimited", "start_ms": maker.ms(0, 20)}
 
 
 def windowed(maker: Maker, on: Made, kind: str, emit_final: bool = False) -> Made:
@@ -120,19 +120,19 @@ def initial(maker: Maker, type_: str) -> Any:
     return ["text", "i"] if type_ == STRING else 0
 
 
-def table_step(maker: Maker, on: Made) -> Made:
-    """filter, filter_not or map_values of a table."""
+def table_step(maker: Maker, on: Made, stored: float = 0.4) -> Made:
+    """filter, filter_not or map_values of a table; in a share of `stored` with a store and its serdes."""
     kind = maker.random.choice(("filter", "filter_not", "map_values"))
     both = ("key", "value")
     if kind == "map_values":
         result = replace(on, value=maker.type())
-        store = _of_table(maker, result)
+        store = _of_table(maker, result, stored)
         to = maker.expression(result.value, both)
         return maker.call(kind, on, result, to=to, materialized=store, name=maker.name())
-    store = _of_table(maker, on)
+    store = _of_table(maker, on, stored)
     return maker.call(kind, on, on, predicate=maker.condition(both), materialized=store, name=maker.name())
 
 
-def _of_table(maker: Maker, made: Made) -> dict[str, Any] | None:
+def _of_table(maker: Maker, made: Made, share: float) -> dict[str, Any] | None:
     # The serde of a windowed key is not in the language: such a table keeps no store of its own.
-    return None if made.window else maker.materialized(made, 0.4)
+    return None if made.window else maker.materialized(made, share)

@@ -37,10 +37,16 @@ class Maker:
         self.config: dict[str, str] = {}
         self.topics: dict[str, tuple[str, str]] = {}
         self.inputs: list[dict[str, Any]] = []
+        # Stores drop rows in steps of a minute: in some specs times are long enough for that.
+        self.scale = 1000 if self.chance(0.2) else 1
         self._count = 0
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
+
+    def ms(self, *choices: int) -> int:
+        """One of several durations, in the scale of the spec."""
+        return self.random.choice(choices) * self.scale
 
     def new(self, prefix: str) -> str:
         self._count += 1
@@ -100,7 +106,7 @@ class Maker:
         if self.chance(0.3):
             found["kind"] = "memory"
         if windowed and self.chance(0.2):
-            found["retention_ms"] = self.random.choice((100_000, 200_000))
+            found["retention_ms"] = self.ms(100, 200)
         return found
 
     def required(self, made: Made, windowed: bool = False) -> dict[str, Any]:
@@ -111,13 +117,16 @@ class Maker:
 
     def stream(self, key: str | None = None, value: str | None = None) -> Made:
         topic, made = self._topic("stream", key, value)
-        return self.call("stream", None, made, topic=topic, key=made.key, value=made.value, name=self.name())
+        # Some times are negative: such records are dropped.
+        timestamp = ["subtract", "value", 1] if made.value == LONG and self.chance(0.05) else None
+        options = {"topic": topic, "key": made.key, "value": made.value, "name": self.name(), "timestamp": timestamp}
+        return self.call("stream", None, made, **options)
 
     def table(self, key: str | None = None, value: str | None = None, versioned: bool = False) -> Made:
         topic, made = self._topic("table", key, value)
         store: dict[str, Any] | None = self.materialized(made, 0.4)
         if versioned:
-            history = self.random.choice((20, 60, 100_000))
+            history = self.ms(20, 60, 100_000)
             store = {"name": self.new("store-"), "kind": "versioned", "history_ms": history}
             store |= {"key": made.key, "value": made.value}
         options = {"topic": topic, "key": made.key, "value": made.value, "name": self.name()}
@@ -127,7 +136,8 @@ class Maker:
         topic, made = self._topic("global", key, value)
         store = self.materialized(made, 0.4)
         if store is not None:
-            # Kafka has no changelog for it, and warns.
+            # Without a name, Kafka fails. It has no changelog for the store, and warns.
+            store.setdefault("name", self.new("store-"))
             store.pop("logging", None)
         return self.call("global_table", None, made, topic=topic, key=made.key, value=made.value, materialized=store)
 
@@ -161,12 +171,12 @@ class Maker:
         names = list(self.topics)
         for _ in range(count):
             if self.chance(advances):
-                self.inputs.append({"advance_ms": self.random.choice((1, 5, 10, 50))})
+                self.inputs.append({"advance_ms": self.ms(1, 5, 10, 50)})
                 continue
             topic = self.random.choice(names)
             key, value = self.topics[topic]
-            now += jump_ms if self.chance(0.05) else self.random.choice((0, 1, 3, 10))
-            at = max(0, now - self.random.randrange(late_ms)) if self.chance(0.25) else now
+            now += jump_ms * self.scale if self.chance(0.05) else self.ms(0, 1, 3, 10)
+            at = max(0, now - self.random.randrange(late_ms) * self.scale) if self.chance(0.25) else now
             found: dict[str, Any] = {"topic": topic, "key": None, "value": None, "at": at}
             if not self.chance(0.04):
                 found["key"] = self.random.choice(keys[key])
