@@ -14,7 +14,7 @@ from broker_streams.cli import command
 from broker_streams.plan import codec
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "streams.md"
-APPLICATION, DRIVEN, TABLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+APPLICATION, DRIVEN, WINDOWS, TABLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 @pytest.fixture
@@ -29,6 +29,8 @@ def test_the_tutorial_runs() -> None:
     names: dict[str, Any] = {}
     exec(compile(APPLICATION + DRIVEN, str(PAGE), "exec"), names)
     assert names["counts"] is not None
+    exec(compile(WINDOWS, str(PAGE), "exec"), names)
+    assert names["ended"] == [("ann", 2)]
     exec(compile(TABLES, str(PAGE), "exec"), names)
     assert names["totals"] == [("ann", 3), ("bob", 4)]
 
