@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from struct import unpack_from
+
 _MASK = 0xFFFFFFFF
 
 
@@ -9,10 +11,9 @@ def murmur2(data: bytes) -> int:
     """The hash by which Kafka's clients place keys (32 bits, as unsigned)."""
     length = len(data)
     value = 0x9747B28C ^ length
-    for at in range(0, length & ~3, 4):
-        word = int.from_bytes(data[at : at + 4], "little") * 0x5BD1E995 & _MASK
-        word = (word ^ word >> 24) * 0x5BD1E995 & _MASK
-        value = (value * 0x5BD1E995 & _MASK) ^ word
+    for word in unpack_from(f"<{length >> 2}I", data):
+        word = word * 0x5BD1E995 & _MASK
+        value = (value * 0x5BD1E995 & _MASK) ^ ((word ^ word >> 24) * 0x5BD1E995 & _MASK)
     tail = data[length & ~3 :]
     if tail:
         value = (value ^ int.from_bytes(tail, "little")) * 0x5BD1E995 & _MASK
