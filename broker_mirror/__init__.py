@@ -6,6 +6,7 @@ merged.py        the settings of a flow and its clients, as MirrorMaker 2 merges
 flows.py         the flows of a file, and the flows that run in this process              pure
 policy.py        names of remote topics, internal topics and cycles                       pure
 filters.py       filters of topics, groups and settings of topics                         pure
+transforms/      Kafka Connect's transforms of records                                    pure
 formats/         the records of MirrorMaker 2's internal topics                           pure
 pacing.py        which offset syncs are written                                           pure
 cli.py           the command

@@ -20,6 +20,7 @@ from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.properties import read_properties_file
 from broker_mirror.merged import PROVIDERS
 from broker_mirror.settings import Scope, Support, is_known, is_unsupported_security, places, setting_of, table
+from broker_mirror.transforms.configuration import FAMILIES
 
 CLUSTERS: Final = "clusters"
 CLUSTERS_MAX: Final = 50
@@ -114,7 +115,7 @@ def _checked(name: str, text: str, clusters: tuple[str, ...]) -> str | None:
 def _better(scope: Scope, inner: str) -> str:
     match scope:
         case Scope.FLOW:
-            return f"{inner} or SOURCE->TARGET.{inner}"
+            return f"SOURCE->TARGET.{inner}" if inner.startswith(FAMILIES) else f"{inner} or SOURCE->TARGET.{inner}"
         case Scope.WORKER:
             return f"TARGET.{inner}"
         case Scope.CONNECTION:

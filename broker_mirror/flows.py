@@ -26,9 +26,12 @@ from broker_mirror.merged import (
 )
 from broker_mirror.policy import SEPARATOR, Policy
 from broker_mirror.settings import OVERRIDE, ROLES, Scope, Support, flow_names, table
+from broker_mirror.transforms.chain import Chain
+from broker_mirror.transforms.configuration import cautions_of, chain_of, refuse
 
 RECREATED: Final = "brokercy.recreated.topics"
 SUPPORT: Final = "exactly.once.source.support"
+HEADER_CONVERTER: Final = "header.converter"
 IDENTITY: Final = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 
 
@@ -63,6 +66,7 @@ class ClientSettings:
 class Flow:
     """A pair of clusters. `values` are the settings of the scopes flow and worker, typed, with defaults. `recreated`
     takes the topics that may be deleted and created again. `demands_exactly_once`: the file asks for transactions.
+    `transforms` change the records of a copy flow; without them, None. `cautions` are warnings about their settings.
     """
 
     pair: Pair
@@ -76,6 +80,8 @@ class Flow:
     demands_exactly_once: bool
     values: Mapping[str, Any]
     clients: Mapping[tuple[Side, Role], ClientSettings]
+    transforms: Chain | None
+    cautions: tuple[str, ...]
 
     @property
     def source(self) -> str:
@@ -156,7 +162,7 @@ def chosen(flows: Iterable[Flow], targets: Sequence[str], config: MirrorConfig) 
 
 def cautions(flow: Flow) -> list[str]:
     """Return warnings about settings of a flow that have no effect without another one, as in MirrorMaker 2."""
-    found = []
+    found = list(flow.cautions)
     for name, needed in (
         ("emit.checkpoints.enabled", "emit.offset-syncs.enabled"),
         ("sync.group.offsets.enabled", "emit.checkpoints.enabled"),
@@ -170,7 +176,14 @@ def cautions(flow: Flow) -> list[str]:
 def _flow(config: MirrorConfig, pair: Pair) -> Flow:
     connector = connector_properties(config.properties, pair, flow_names())
     worker = worker_properties(config.properties, pair)
-    values = _values(Scope.FLOW, connector, pair.prefix) | _values(Scope.WORKER, worker, f"{pair.target}.")
+    of_flow = _values(Scope.FLOW, connector, pair.prefix)
+    values = of_flow | _values(Scope.WORKER, worker, f"{pair.target}.")
+    if HEADER_CONVERTER in connector:
+        # That of a connector wins over that of its worker.
+        values[HEADER_CONVERTER] = of_flow[HEADER_CONVERTER]
+    transforms = None
+    if values["enabled"]:
+        transforms = _transforms(connector, pair, values)
     separator = values["replication.policy.separator"]
     uses_separator = values["replication.policy.internal.topic.separator.enabled"]
     source = values["source.cluster.alias"]
@@ -196,10 +209,21 @@ def _flow(config: MirrorConfig, pair: Pair) -> Flow:
         clients={
             (side, role): _client(connector, config.properties, pair, side, role) for side in Side for role in Role
         },
+        transforms=transforms,
+        cautions=cautions_of(connector, pair.prefix) if values["enabled"] else (),
     )
     if values["exactly.once.support"].lower() == "required" and not flow.is_exactly_once:
         raise ConfigError(f"{pair.prefix}exactly.once.support=required needs {pair.target}.{SUPPORT}=enabled")
     return flow
+
+
+def _transforms(connector: Mapping[str, str], pair: Pair, values: Mapping[str, Any]) -> Chain | None:
+    """Return the transforms of a flow that copies. Raises ConfigError."""
+    converter = values[HEADER_CONVERTER]
+    if FlowKind(values["brokercy.flow"]) is FlowKind.LINK:
+        refuse(connector, pair.prefix, converter)
+        return None
+    return chain_of(connector, pair.prefix, converter)
 
 
 def _values(scope: Scope, properties: Mapping[str, str], prefix: str) -> dict[str, Any]:

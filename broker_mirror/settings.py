@@ -22,6 +22,7 @@ from broker_cy.client.security import PREFIXES as SECURITY_PREFIXES
 from broker_cy.core.classes import dataclass
 from broker_cy.core.config_def.definitions import Definition, read_rows
 from broker_mirror.merged import CONNECTION_NAMES, WORKER_PREFIXES, Role, Side
+from broker_mirror.transforms.configuration import FAMILIES
 
 OVERRIDE: Final = "producer.override."
 _TABLE: Final = Path(__file__).with_name("settings.tsv")
@@ -135,7 +136,7 @@ def places(name: str, clusters: Sequence[str]) -> list[Place]:
 
 def _of_top(name: str) -> Iterator[Place]:
     yield Place(Scope.FILE, name)
-    yield Place(Scope.FLOW, name)
+    yield Place(Scope.FLOW, name, not name.startswith(FAMILIES))
     yield Place(Scope.WORKER, name, name.startswith(WORKER_PREFIXES))
     yield Place(Scope.CONNECTION, name)
     yield from _of_clients(name, counts=False)

@@ -1,6 +1,7 @@
 """The copy path of a flow: batches of the source are produced into the target as they are.
 
 restamp.pyx       fetched batches as batches to produce: a new header, where possible         pure
+transforms.py     the records of a batch after the transforms of a flow                 pure
 message_sets.py   message sets of magic 0 and 1, from before Kafka 0.11                       pure
 status.py         the state of a flow for people and metrics                                  pure
 actions.py        stages, actions and verdicts of the machine                                 pure

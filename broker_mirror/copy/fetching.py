@@ -23,8 +23,10 @@ from broker_mirror.copy.flow import CopyMachine
 from broker_mirror.copy.partition import Key
 from broker_mirror.copy.restamp import Damaged, cut
 from broker_mirror.copy.topic_ids import KnownIds
+from broker_mirror.copy.transforms import Change
 from broker_mirror.formats.source_offsets import TopicIds
 from broker_mirror.pacing import RatePacing
+from broker_mirror.transforms.chain import Chain
 
 FETCH_BYTES_MAX: Final = 4 << 20
 """Bytes of one answer: one for each leader of the source is in memory at a time."""
@@ -74,9 +76,10 @@ class Fetching:
         settings: FetchSettings,
         now_ms: Callable[[], int],
         wake: Callable[[], None],
+        transforms: Chain | None = None,
     ) -> None:
         self._client, self._machine, self._ids, self._settings = client, machine, ids, settings
-        self._now_ms, self._wake = now_ms, wake
+        self._now_ms, self._wake, self._transforms = now_ms, wake, transforms
         self._loops: dict[int, asyncio.Task[None]] = {}
         self._room = asyncio.Event()
         self._changed = asyncio.Event()
@@ -270,14 +273,16 @@ class Fetching:
         if each is None:
             return True
         records = bytes(part.records or b"")
+        change = None if self._transforms is None else Change(self._transforms, each.target[0])
         try:
             pieces, next_offset = cut(
-                records, offset, part.aborted_transactions, f"partition {key} of the source", each.bytes_max
+                records, offset, part.aborted_transactions, f"partition {key} of the source", each.bytes_max, change
             )
         except Damaged as error:
             self._machine.problem(key, str(error), now_ms)
             return True
-        self._machine.fetched(key, offset, list(pieces), next_offset, part.last_stable_offset)
+        filtered_to = 0 if change is None else change.filtered_to
+        self._machine.fetched(key, offset, list(pieces), next_offset, part.last_stable_offset, filtered_to)
         return True
 
     async def _out_of_range(self, key: TopicPartition, offset: int) -> bool:

@@ -127,8 +127,12 @@ class CopyMachine:
 
     # ------------------------------------------------------------------------------------------------ fetching
 
-    def fetched(self, key: Key, offset: int, pieces: list[Piece], next_offset: int, end: int) -> bool:
-        """Take what was fetched from `offset` on; False if another offset is wanted now. `end`: of the source."""
+    def fetched(
+        self, key: Key, offset: int, pieces: list[Piece], next_offset: int, end: int, filtered_to: int = 0
+    ) -> bool:
+        """Take what was fetched from `offset` on; False if another offset is wanted now. `end`: of the source;
+        `filtered_to`: see CopyPartition.take.
+        """
         each = self.partitions.get(key)
         if each is None or each.position != offset:
             return False
@@ -136,8 +140,8 @@ class CopyMachine:
         if each.problem is not None and not each.is_suspect:
             each.problem = None
         if next_offset > offset:
-            each.take(pieces, next_offset)
-            if each.queue:
+            each.take(pieces, next_offset, filtered_to)
+            if each.queue or each.is_dirty:
                 self._busy[key] = None
         return True
 
@@ -210,8 +214,12 @@ class CopyMachine:
         elif self._assignment.wanted is not None or self._assignment.has_to_load(now_ms):
             self._to(Stage.LOADING)
         elif now_ms >= self._rested_until_ms:
-            # A partition that waits would have a transaction without a batch.
-            ready = [key for key in self._busy if (each := self.partitions[key]).queue and not each.is_waiting(now_ms)]
+            # A partition that waits would have a transaction without a batch. One that is dirty has left records out.
+            ready = [
+                key
+                for key in self._busy
+                if ((each := self.partitions[key]).queue or each.is_dirty) and not each.is_waiting(now_ms)
+            ]
             self._only = next((key for key in ready if self.partitions[key].is_suspect), None)
             if ready:
                 self._to(Stage.BEGINNING)

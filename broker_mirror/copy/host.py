@@ -89,7 +89,7 @@ class CopyFlow:
             lag_max=flow.values["offset.lag.max"],
         )
         self._fetching = Fetching(
-            self._source, self.machine, self._ids, self._fetch_settings, self._now_ms, self._wake.set
+            self._source, self.machine, self._ids, self._fetch_settings, self._now_ms, self._wake.set, flow.transforms
         )
         self._producer: BatchProducer
         if transactional:

@@ -60,7 +60,7 @@ class CopyPartition:
     """Invariant, once positions are known: committed <= reached <= the first offset of `sent` and `queue` <= position.
 
     `committed` is the next offset of the source, as the committed offsets have it; `reached` the one after the last
-    batch with an answer; `position` the next one to fetch.
+    batch with an answer, or after records that transforms have left out; `position` the next one to fetch.
     """
 
     __slots__ = (
@@ -68,6 +68,7 @@ class CopyPartition:
         "bytes_max",
         "committed",
         "copied",
+        "filtered_to",
         "held_since_ms",
         "is_suspect",
         "latency_ms",
@@ -97,6 +98,8 @@ class CopyPartition:
         self.pacing = SyncPacing(*source, lag_max)
         self.position: int | None = None
         self.reached = self.committed = 0
+        # The offset after the last record that transforms have left out.
+        self.filtered_to = 0
         self.queue: deque[Piece] = deque()
         self.sent: deque[Sent] = deque()
         self.sequence = 0
@@ -124,6 +127,7 @@ class CopyPartition:
     def begin_at(self, offset: int) -> None:
         """Copy from this offset of the source on."""
         self.position = self.reached = self.committed = offset
+        self.filtered_to = 0
 
     def is_waiting(self, now_ms: int) -> bool:
         """Return whether a problem stops the partition now."""
@@ -131,20 +135,34 @@ class CopyPartition:
 
     @property
     def is_dirty(self) -> bool:
-        """Return whether batches were sent since the last commit."""
+        """Return whether batches were sent, or records left out, since the last commit."""
         return bool(self.sent) or self.reached != self.committed
 
     @property
     def in_flight(self) -> bool:
         return any(each.in_flight for each in self.sent)
 
-    def take(self, pieces: list[Piece], next_offset: int) -> None:
-        """Take fetched batches; without any, the source had only markers and aborted records there."""
+    def take(self, pieces: list[Piece], next_offset: int, filtered_to: int = 0) -> None:
+        """Take fetched batches; without any, the source had only markers, aborted records and records that transforms
+        have left out: `filtered_to` is the offset after the last of these.
+        """
         self.queue.extend(pieces)
         self.waiting_bytes += sum(each.size_bytes for each in pieces)
         self.position = next_offset
-        if not self.queue and not self.is_dirty:
-            self.reached = self.committed = next_offset
+        self.filtered_to = max(self.filtered_to, filtered_to)
+        self._pass()
+
+    def _pass(self) -> None:
+        """Pass what has no batch, once no batch is before it. Markers and aborted records need no commit. Records that
+        were left out get one: a flow that starts again would fetch and decode all of them once more, and they would
+        count as its lag.
+        """
+        if self.queue or self.sent or self.position is None:
+            return
+        if self.filtered_to > self.committed:
+            self.reached = self.position
+        elif self.reached == self.committed:
+            self.reached = self.committed = self.position
 
     def next_to_send(self) -> Sent | None:
         """Return the next batch to send for the first time; None while enough of them have no answer."""
@@ -180,6 +198,8 @@ class CopyPartition:
                 for source, index, count in piece.runs:
                     self._copied(source, first.base_offset + index, count)
             done.append(piece)
+        if done:
+            self._pass()
         return done
 
     def _copied(self, source: int, target: int, count: int) -> None:
@@ -207,9 +227,7 @@ class CopyPartition:
     def commit(self, offset: int) -> None:
         """The offsets up to `offset` are committed."""
         self.committed = offset
-        if not self.queue and not self.sent and self.reached == offset and self.position is not None:
-            # After it come only markers and aborted records.
-            self.reached = self.committed = self.position
+        self._pass()
 
     def requeue(self) -> None:
         """Take back the first batch without an answer and all after it, to send them under new sequences: one that

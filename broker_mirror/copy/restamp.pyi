@@ -1,6 +1,7 @@
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from broker_cy.wire import messages
+from broker_cy.wire.records import Record
 
 RUNS_MAX: int
 
@@ -28,7 +29,7 @@ class Piece:
     def runs(self) -> tuple[tuple[int, int, int], ...]: ...
     @property
     def encoded_again(self) -> bool:
-        """Whether its records were decoded, because a producer may not send the fetched batch."""
+        """Whether its records were decoded: a producer may not send the fetched batch, or they were changed."""
     def stamped(self, producer_id: int, epoch: int, sequence: int, transactional: bool) -> bytes:
         """The bytes of the batch, as this producer sends them."""
     def is_valid(self) -> bool:
@@ -45,11 +46,13 @@ def cut(
     aborted: Iterable[messages.FetchResponse.AbortedTransaction] | None,
     where: str,
     bytes_max: int = ...,
+    change: Callable[[list[Record]], list[Record]] | None = None,
 ) -> tuple[list[Piece], int]:
     """The batches to produce of one partition's records in a Fetch answer, and the next offset to fetch.
 
     `start` is the offset that was fetched; `aborted` has the answer's aborted transactions; `where` names the
-    partition. A batch of more than `bytes_max` bytes becomes several. Raises Damaged.
+    partition. A batch of more than `bytes_max` bytes becomes several. `change` gets the records of each batch, and
+    returns those to produce. Raises Damaged.
     """
 
 def produce_parts(

@@ -7,6 +7,7 @@ refuses it. Batches that are not passed on are checked here.
 These are decoded and encoded again, because brokers refuse them from a producer or because only a part is wanted:
 batches with offsets that compaction removed, batches that begin before the wanted offset, batches with the timestamp of their
 arrival or a delete horizon in the header, batches that are larger than the target accepts, and message sets of magic 0 and 1.
+All batches are, if the flow has transforms.
 """
 
 cimport cython
@@ -156,9 +157,15 @@ def runs_of(list offsets):
     return tuple(found)
 
 
-cdef int encode_again(list pieces, list records, object codec, int64_t start, Py_ssize_t bytes_max) except -1:
-    """Append the records from `start` on as batches of at most `bytes_max` bytes; a larger record is a batch alone."""
+cdef int encode_again(
+    list pieces, list records, object codec, int64_t start, Py_ssize_t bytes_max, object change
+) except -1:
+    """Append the records from `start` on as batches of at most `bytes_max` bytes; a larger record is a batch alone. `change` as in
+    `cut`.
+    """
     records = [each for each in records if each.offset >= start]
+    if change is not None:
+        records = change(records)
     waiting = [records] if records else []
     cdef BatchHeader header
     cdef bytes data
@@ -177,11 +184,14 @@ cdef int encode_again(list pieces, list records, object codec, int64_t start, Py
     return 0
 
 
-def cut(bytes records not None, int64_t start, aborted, str where not None, Py_ssize_t bytes_max=0x7FFFFFFF):
+def cut(
+    bytes records not None, int64_t start, aborted, str where not None, Py_ssize_t bytes_max=0x7FFFFFFF, change=None
+):
     """The batches to produce of one partition's records in a Fetch answer, and the next offset to fetch.
 
     `start` is the offset that was fetched; `aborted` has the answer's aborted transactions; `where` names the partition. A batch of
-    more than `bytes_max` bytes becomes several. Raises Damaged.
+    more than `bytes_max` bytes becomes several. `change` gets the records of each batch, and returns those to produce. Raises
+    Damaged.
     """
     cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(records)
     cdef Py_ssize_t n = len(records)
@@ -192,9 +202,9 @@ def cut(bytes records not None, int64_t start, aborted, str where not None, Py_s
     try:
         while at >= 0:
             if n - at > BATCH_MAGIC_AT and p[at + BATCH_MAGIC_AT] < 2:
-                at = cut_messages(records, at, &next_offset, pieces, bytes_max)
+                at = cut_messages(records, at, &next_offset, pieces, bytes_max, change)
             else:
-                at = cut_batches(records, at, &next_offset, pieces, hidden, where, bytes_max)
+                at = cut_batches(records, at, &next_offset, pieces, hidden, where, bytes_max, change)
     except WireError as error:
         raise Damaged(f"{where}: the records from offset {next_offset} on are damaged: {error}") from None
     if next_offset == start and n > 0:
@@ -202,14 +212,16 @@ def cut(bytes records not None, int64_t start, aborted, str where not None, Py_s
     return pieces, next_offset
 
 
-cdef Py_ssize_t cut_messages(bytes records, Py_ssize_t at, int64_t* next_offset, list pieces, Py_ssize_t bytes_max) except? -2:
+cdef Py_ssize_t cut_messages(
+    bytes records, Py_ssize_t at, int64_t* next_offset, list pieces, Py_ssize_t bytes_max, object change
+) except? -2:
     """Append the message sets from the byte `at` on. Returns where they end; -1 if the first one is incomplete."""
     from broker_mirror.copy.message_sets import sections
 
     cdef Py_ssize_t end = -1
     cdef int64_t last
     for section in sections(records, at):
-        encode_again(pieces, section.records, section.codec, next_offset[0], bytes_max)
+        encode_again(pieces, section.records, section.codec, next_offset[0], bytes_max, change)
         last = section.next_offset
         next_offset[0] = max(next_offset[0], last)
         end = section.end
@@ -217,7 +229,7 @@ cdef Py_ssize_t cut_messages(bytes records, Py_ssize_t at, int64_t* next_offset,
 
 
 cdef Py_ssize_t cut_batches(
-    bytes records, Py_ssize_t at, int64_t* next_offset, list pieces, object hidden, str where, Py_ssize_t bytes_max
+    bytes records, Py_ssize_t at, int64_t* next_offset, list pieces, object hidden, str where, Py_ssize_t bytes_max, object change
 ) except? -2:
     """Append the batches from the byte `at` on. Returns where a message set begins; -1 at the end."""
     cdef Batch batch
@@ -244,16 +256,18 @@ cdef Py_ssize_t cut_batches(
         is_hidden = hidden is not None and hidden.hides(batch)
         if (
             h.base_offset >= next_offset[0] and h.count and h.count == h.last_offset_delta + 1 and batch_bytes(h) <= bytes_max
-            and not h.attributes & apart and not is_hidden
+            and not h.attributes & apart and not is_hidden and change is None
         ):
             pieces.append(piece_of(records, batch.at, h, h.base_offset, last, ((h.base_offset, 0, h.count),), False))
         else:
-            take_apart(batch, next_offset[0], pieces, is_hidden, where, bytes_max)
+            take_apart(batch, next_offset[0], pieces, is_hidden, where, bytes_max, change)
         next_offset[0] = last + 1
     return at
 
 
-cdef int take_apart(Batch batch, int64_t start, list pieces, bint is_hidden, str where, Py_ssize_t bytes_max) except -1:
+cdef int take_apart(
+    Batch batch, int64_t start, list pieces, bint is_hidden, str where, Py_ssize_t bytes_max, object change
+) except -1:
     """Append the records of a batch that is not passed on as it is; none for a marker or an aborted transaction."""
     cdef BatchHeader* h = &batch.header
     if crc32c(0, batch.at + BATCH_CRC_START, batch_bytes(h) - BATCH_CRC_START) != h.crc:
@@ -261,7 +275,9 @@ cdef int take_apart(Batch batch, int64_t start, list pieces, bint is_hidden, str
     if is_hidden or h.attributes & ATTRIBUTE_CONTROL or not h.count:
         return 0
     try:
-        return encode_again(pieces, batch.records(decompressed_limit(batch.size_bytes)), batch.codec, start, bytes_max)
+        return encode_again(
+            pieces, batch.records(decompressed_limit(batch.size_bytes)), batch.codec, start, bytes_max, change
+        )
     except WireError as error:
         raise Damaged(f"{where}: the batch at offset {h.base_offset} is damaged: {error}") from None
 

@@ -121,15 +121,18 @@ def drill_command(
 
 def _flows(file: Path, name: str | None) -> list[Flow]:
     flows = [flow for flow in flows_of(load_config(file)) if flow.copies]
-    if name is not None:
-        found = [flow for flow in flows if str(flow.pair) == name]
-        if not found:
-            known = ", ".join(str(flow.pair) for flow in flows) or "none"
-            raise ClientError(Failure.INVALID, f"--flow {name}: the flows that copy are {known}", what=str(file))
-        return found
-    if not flows:
+    found = [flow for flow in flows if name in (None, str(flow.pair))]
+    if name is not None and not found:
+        known = ", ".join(str(flow.pair) for flow in flows) or "none"
+        raise ClientError(Failure.INVALID, f"--flow {name}: the flows that copy are {known}", what=str(file))
+    if not found:
         raise ClientError(Failure.INVALID, "no flow copies: set SOURCE->TARGET.enabled=true", what=str(file))
-    return flows
+    changed = [str(flow.pair) for flow in found if flow.transforms is not None]
+    if changed:
+        # Records of both sides are compared and counted in their order.
+        text = f"{changed[0]} has transforms, so its copies differ from the records of the source: name another --flow"
+        raise ClientError(Failure.INVALID, text, what=str(file))
+    return found
 
 
 async def _each(

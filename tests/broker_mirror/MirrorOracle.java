@@ -11,6 +11,8 @@
  *   {"op": "config", "props"}                               pairs, and the merged settings of each pair
  *   {"op": "store", "syncs", "offsets"}                     the translations of OffsetSyncStore
  *   {"op": "remote", "props", "source", "group"}            what RemoteClusterUtils reads in a target
+ *   {"op": "literals", "texts"}                             type, logical type and text of each header, null for null
+ *   {"op": "transforms", "stages", "converter", "records"}  key, value and headers of each record, null if it is left out
  *   {"op": "pacing", "lag", "records"}                      true for each record whose sync is sent at once
  */
 
@@ -39,6 +41,12 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.connect.converters.ByteArrayConverter;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.data.SchemaAndValue;
+import org.apache.kafka.connect.data.Values;
+import org.apache.kafka.connect.header.ConnectHeaders;
+import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.mirror.Checkpoint;
 import org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter;
@@ -54,6 +62,11 @@ import org.apache.kafka.connect.mirror.RemoteClusterUtils;
 import org.apache.kafka.connect.mirror.SourceAndTarget;
 import org.apache.kafka.connect.runtime.distributed.Crypto;
 import org.apache.kafka.connect.runtime.distributed.DistributedConfig;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.storage.HeaderConverter;
+import org.apache.kafka.connect.storage.SimpleHeaderConverter;
+import org.apache.kafka.connect.transforms.Transformation;
+import org.apache.kafka.connect.transforms.predicates.Predicate;
 
 public final class MirrorOracle {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -200,6 +213,79 @@ public final class MirrorOracle {
         return new String(converter.fromConnectData("", null, value), StandardCharsets.UTF_8);
     }
 
+    private static Object literals(JsonNode request) {
+        List<Object> found = new ArrayList<>();
+        for (JsonNode each : request.get("texts")) {
+            SchemaAndValue value = Values.parseString(each.asText());
+            if (value == null || value.value() == null) {
+                found.add(null);
+                continue;
+            }
+            String logical = value.schema().name();
+            found.add(List.of(value.schema().type().toString(),
+                logical == null ? "" : logical.substring(logical.lastIndexOf('.') + 1),
+                Values.convertToString(value.schema(), value.value())));
+        }
+        return found;
+    }
+
+    private static byte[] bytes(JsonNode node) {
+        return node.isNull() ? null : HEX.parseHex(node.asText());
+    }
+
+    private static String hex(Object value) {
+        return value == null ? null : HEX.formatHex((byte[]) value);
+    }
+
+    private static <T> T plugin(JsonNode node, Class<T> type) throws Exception {
+        String name = "org.apache.kafka.connect.transforms." + node.get("type").asText();
+        return type.cast(Class.forName(name).getDeclaredConstructor().newInstance());
+    }
+
+    @SuppressWarnings("unchecked")
+    private static Object transforms(JsonNode request) throws Exception {
+        List<Transformation<SourceRecord>> transforms = new ArrayList<>();
+        List<Predicate<SourceRecord>> predicates = new ArrayList<>();
+        for (JsonNode each : request.get("stages")) {
+            Transformation<SourceRecord> transform = plugin(each, Transformation.class);
+            transform.configure(strings(each.get("props")));
+            transforms.add(transform);
+            Predicate<SourceRecord> predicate = null;
+            if (each.has("predicate")) {
+                predicate = plugin(each.get("predicate"), Predicate.class);
+                predicate.configure(strings(each.get("predicate").get("props")));
+            }
+            predicates.add(predicate);
+        }
+        HeaderConverter converter = request.get("converter").asText().equals("simple")
+            ? new SimpleHeaderConverter() : new ByteArrayConverter();
+        List<Object> found = new ArrayList<>();
+        for (JsonNode each : request.get("records")) {
+            // As MirrorSourceTask makes them.
+            ConnectHeaders headers = new ConnectHeaders();
+            for (JsonNode header : each.get("headers"))
+                headers.addBytes(header.get(0).asText(), bytes(header.get(1)));
+            SourceRecord record = new SourceRecord(null, null, each.get("topic").asText(), 0,
+                Schema.OPTIONAL_BYTES_SCHEMA, bytes(each.get("key")), Schema.BYTES_SCHEMA, bytes(each.get("value")), 7L,
+                headers);
+            for (int i = 0; i < transforms.size() && record != null; i++) {
+                boolean negate = request.get("stages").get(i).path("negate").asBoolean();
+                if (predicates.get(i) == null || negate ^ predicates.get(i).test(record))
+                    record = transforms.get(i).apply(record);
+            }
+            if (record == null) {
+                found.add(null);
+                continue;
+            }
+            List<Object> written = new ArrayList<>();
+            for (Header header : record.headers())
+                written.add(java.util.Arrays.asList(header.key(),
+                    hex(converter.fromConnectHeader(record.topic(), header.key(), header.schema(), header.value()))));
+            found.add(java.util.Arrays.asList(hex(record.key()), hex(record.value()), written));
+        }
+        return found;
+    }
+
     private static Object regex(JsonNode request) {
         Pattern pattern = Pattern.compile(request.get("pattern").asText());
         List<Boolean> found = new ArrayList<>();
@@ -327,6 +413,8 @@ public final class MirrorOracle {
             case "encode": return encode(request);
             case "decode": return decode(request);
             case "json": return json(request);
+            case "literals": return literals(request);
+            case "transforms": return transforms(request);
             case "regex": return regex(request);
             case "filter": return filter(request);
             case "config": return config(request);

@@ -78,8 +78,6 @@ def test_a_file_of_mirror_maker_is_read_as_it_is(tmp_path: Path) -> None:
         ),
         ("A.ssl.provider", "X", "A.ssl.provider protects connections in a way that is not known here"),
         ("sasl.login.class", "X", "sasl.login.class protects connections in a way that is not known here"),
-        ("A->B.transforms", "x", "A->B.transforms changes records by classes in Java, which cannot run here"),
-        ("A->B.transforms.x.type", "y", "A->B.transforms.x.type changes records"),
         (
             "replication.policy.class",
             "my.Policy",

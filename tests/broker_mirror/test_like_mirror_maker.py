@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from broker_mirror.translation import PartitionRanges
-from tests.broker_mirror.cases import ERROR, FAMILIES, STORES, Request, stores
+from tests.broker_mirror import cases
+from tests.broker_mirror.cases import ERROR, STORES, Request, stores
 from tests.broker_mirror.oracle import mirror_maker
+from tests.broker_mirror.transforms import cases as of_transforms
 from tests.support import needs, recorded
 from tests.support.java_oracle import JavaOracle
 
+FAMILIES = {**cases.FAMILIES, **of_transforms.FAMILIES}
 SEEDS_FULL = 10
 """In the full tier, this many times the recorded seeds."""
 AT_ONCE = 100
@@ -41,6 +44,8 @@ def is_refused(name: str, request: Request, answer: Any) -> bool:
     if name == "decodings":
         has_version = request["kind"] != "sync" and not request["value"].startswith("0000")
         return has_version or any("\ufffd" in str(each) for each in answer)
+    if name == "transforms":
+        return of_transforms.is_refused(request)
     return name == "regexes"
 
 
@@ -59,6 +64,8 @@ def differences(name: str, answers: list[tuple[Request, Any]]) -> list[str]:
     found = []
     for request, answer in answers:
         mine = recorded.as_recorded(ours(request))
+        if name == "literals":
+            mine, answer = of_transforms.without_digits(mine), of_transforms.without_digits(answer)
         if name == "regexes" and isinstance(mine, list) and isinstance(answer, list):
             places = [at for at, text in enumerate(request["names"]) if not is_of_version(request["pattern"], text)]
             mine, answer = [mine[at] for at in places], [answer[at] for at in places]

@@ -21,11 +21,28 @@ def pure_files() -> list[Path]:
         "translation.py",
     )
     tasks = (MIRROR / "tasks" / name for name in ("acls.py", "checkpoints.py", "groups.py", "topics.py"))
-    of_copy = ("actions.py", "assignment.py", "flow.py", "message_sets.py", "partition.py", "status.py", "topic_ids.py")
+    of_copy = (
+        "actions.py",
+        "assignment.py",
+        "flow.py",
+        "message_sets.py",
+        "partition.py",
+        "status.py",
+        "topic_ids.py",
+        "transforms.py",
+    )
     copy = (MIRROR / "copy" / name for name in of_copy)
     proof = (MIRROR / "proof" / name for name in ("drilling.py", "keys.py", "pairing.py", "ranges.py"))
     link = MIRROR / "link" / "groups.py"
-    return [link, *(MIRROR / name for name in names), *(MIRROR / "formats").glob("*.py"), *tasks, *copy, *proof]
+    return [
+        link,
+        *(MIRROR / name for name in names),
+        *(MIRROR / "formats").glob("*.py"),
+        *(MIRROR / "transforms").glob("*.py"),
+        *tasks,
+        *copy,
+        *proof,
+    ]
 
 
 def test_pure_files_use_nothing_of_the_machine() -> None:

@@ -121,6 +121,7 @@ def test_no_setting_of_connections_is_in_the_table() -> None:
     ("scope", "name", "row"),
     [
         (Scope.FLOW, "transforms.x.type", "transforms.*"),
+        (Scope.FLOW, "transforms", "transforms"),
         (Scope.WORKER, "config.storage.topic", "config.storage.*"),
         (Scope.WORKER, "offset.storage.topic", "offset.storage.topic"),
         (Scope.WORKER, "offset.storage.cleanup.policy", "offset.storage.*"),

@@ -8,8 +8,10 @@ producer ids, epochs and sequences as a broker does, and has transactions with m
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from broker_mirror.copy.partition import Key
 
@@ -34,6 +36,14 @@ class FakePiece:
     @property
     def count(self) -> int:
         return len(self.values)
+
+
+class Fetched(NamedTuple):
+    """What a flow makes of an answer of the source: see CopyMachine.fetched."""
+
+    pieces: list[FakePiece]
+    next_offset: int
+    filtered_to: int
 
 
 @dataclass(slots=True)
@@ -84,20 +94,24 @@ class SourcePartition:
         """Return the offsets and values that readers of committed data get."""
         return [pair for each in self.batches if not each.aborted for pair in sorted(each.values.items())]
 
-    def fetch(self, offset: int) -> tuple[list[FakePiece], int]:
-        """Return batches from an offset on, which need not begin one, and the next offset."""
+    def fetch(self, offset: int, keeps: Callable[[int], bool]) -> Fetched:
+        """Return batches from an offset on, which need not begin one. Transforms leave out the values that are not
+        kept.
+        """
         pieces: list[FakePiece] = []
-        next_offset = offset
+        next_offset, filtered_to = offset, 0
         for batch in self.batches:
             if batch.last < offset:
                 continue
-            records = sorted((at, value) for at, value in batch.values.items() if at >= offset)
-            if records and not batch.aborted:
-                pieces.append(_piece(records))
+            records = sorted((at, value) for at, value in batch.values.items() if at >= offset and not batch.aborted)
+            kept = [(at, value) for at, value in records if keeps(value)]
+            filtered_to = max([filtered_to, *(at + 1 for at, value in records if not keeps(value))])
+            if kept:
+                pieces.append(_piece(kept))
             next_offset = batch.last + 1
             if len(pieces) >= self._draw.randrange(1, 5):
                 break
-        return pieces, next_offset
+        return Fetched(pieces, next_offset, filtered_to)
 
 
 def _piece(records: list[tuple[int, int]]) -> FakePiece:

@@ -141,6 +141,28 @@ def committed_offsets_are_not_loaded(patch: Patch) -> None:
     patch.setattr(CopyMachine, "loaded", loaded)
 
 
+def left_out_records_are_not_committed(patch: Patch) -> None:
+    """Records that transforms have left out are passed like markers: the committed offset stays before them."""
+    right = CopyPartition.take
+
+    def take(self: CopyPartition, pieces: list[Any], next_offset: int, filtered_to: int = 0) -> None:
+        right(self, pieces, next_offset)
+
+    patch.setattr(CopyPartition, "take", take)
+
+
+def left_out_records_are_committed_before_others(patch: Patch) -> None:
+    """The committed offset passes records that were left out while a batch before them has no answer."""
+
+    def take(self: CopyPartition, pieces: list[Any], next_offset: int, filtered_to: int = 0) -> None:
+        right(self, pieces, next_offset, filtered_to)
+        if not pieces and filtered_to:
+            self.reached = next_offset
+
+    right = CopyPartition.take
+    patch.setattr(CopyPartition, "take", take)
+
+
 DEFECTS: tuple[Planter, ...] = (
     aborted_partitions_go_on_where_they_were,
     sequences_outlive_their_producer,
@@ -152,3 +174,9 @@ DEFECTS: tuple[Planter, ...] = (
     runs_ignore_gaps,
     committed_offsets_are_not_loaded,
 )
+"""Those that each flow shows."""
+FILTER_DEFECTS: tuple[Planter, ...] = (
+    left_out_records_are_not_committed,
+    left_out_records_are_committed_before_others,
+)
+"""Those that a flow with a filter shows."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker_mirror.copy.actions import Announce, Produce, Stage, Write
+from broker_mirror.copy.actions import Announce, Begin, End, Produce, Stage, Write
 from broker_mirror.copy.fetching import FETCH_BYTES_MAX, FetchSettings
-from broker_mirror.copy.flow import CopyMachine
+from broker_mirror.copy.flow import TRANSACTION_MS, CopyMachine
 from broker_mirror.copy.partition import Key
 from broker_mirror.formats.offset_syncs import OffsetSync
 
@@ -81,6 +81,53 @@ def test_offset_lag_max_is_a_setting() -> None:
     """If this fails, offset.lag.max has no effect."""
     machine = opened(lag_max=0)
     assert len(copy(machine, 0, 1, 0, 1)) == len(copy(machine, 1, 1, 1, 2)) == 1
+
+
+def test_records_that_transforms_leave_out_are_committed() -> None:
+    """If this fails, a flow that starts again filters all records once more, and they count as its lag."""
+    machine = opened()
+    assert machine.fetched(KEY, 0, [], 10, 10, 8)
+    assert machine.step(1) == []
+    assert machine.partitions[KEY].committed == 0
+    assert machine.step(2_000) == [Write({KEY: 10}, ())]
+    machine.written()
+    assert machine.partitions[KEY].committed == 10
+    # Markers need no commit.
+    assert machine.fetched(KEY, 10, [], 12, 12)
+    assert machine.step(4_000) == []
+    assert machine.partitions[KEY].committed == 12
+
+
+def test_a_transaction_may_have_left_out_records_only() -> None:
+    """If this fails, a flow whose transforms leave out all records of a topic does not note how far it has come."""
+    machine = CopyMachine(transactional=True, syncs_in_target=True)
+    machine.assign({KEY: REMOTE})
+    machine.step(0)
+    machine.initialized((5, 0))
+    machine.step(0)
+    machine.loaded({KEY: 0}, {}, 0)
+    assert machine.fetched(KEY, 0, [], 10, 10, 8)
+    assert machine.step(1) == [Begin()]
+    machine.began((5, 0), 1)
+    assert machine.fetched(KEY, 10, [], 20, 20, 20)
+    assert machine.step(1 + TRANSACTION_MS) == [Write({KEY: 20}, ())]
+    machine.written()
+    assert machine.step(50) == [End(commit=True)]
+    machine.ended(commit=True)
+    assert machine.step(51) == []
+    assert machine.partitions[KEY].committed == 20
+
+
+def test_left_out_records_wait_for_the_batch_before_them() -> None:
+    """If this fails, a record is lost whose batch had no answer when the flow failed."""
+    machine = opened()
+    assert machine.fetched(KEY, 0, [Piece(0, 3)], 3, 6)
+    (action,) = machine.step(1)
+    assert isinstance(action, Produce)
+    assert machine.fetched(KEY, 3, [], 6, 6, 6)
+    assert machine.partitions[KEY].reached == 0
+    machine.stored(action, 0)
+    assert machine.partitions[KEY].reached == 6
 
 
 def test_a_partition_begins_again_after_its_last_commit() -> None:

@@ -251,3 +251,23 @@ def test_produce_requests_are_those_of_the_tables(version: int) -> None:
     ]
     plain = codec.decode(messages.ProduceRequest, version, b"".join(produce_parts(version, None, 1, [], -1, -1, False)))
     assert plain.transactional_id is None
+
+
+def test_changed_records_keep_their_offsets() -> None:
+    """If this fails, the transforms of a flow have no effect on some batches, or groups fail over to other records."""
+    batch = encode_batch(records(10, Random(1)), base_offset=40, codec=Codec.LZ4)
+    marker = bytearray(encode_marker(1, 0, 0, True, 1))
+    marker[:8] = (50).to_bytes(8, "big")
+    data = batch + bytes(marker)
+
+    def change(found: list[Record]) -> list[Record]:
+        kept = [each for each in found if each.offset % 3]
+        return [Record(each.offset, each.timestamp, each.key, b"new", each.headers) for each in kept]
+
+    (piece,), next_offset = cut(data, 42, None, "t-0", change=change)
+    assert copied([piece]) == [(*row[:3], b"new", row[4]) for row in rows(batch, 43) if row[0] % 3]
+    assert piece.runs == ((43, 0, 2), (46, 2, 2), (49, 4, 1))
+    assert (next_offset, piece.encoded_again) == (51, True)
+    (sent,) = decode_batches(piece.stamped(1, 0, 0, transactional=False))
+    assert sent.codec is Codec.LZ4
+    assert cut(data, 40, None, "t-0", change=lambda _: []) == ([], 51)

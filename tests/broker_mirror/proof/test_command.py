@@ -325,3 +325,17 @@ def test_a_cluster_that_cannot_be_reached_is_named(pair: Pair) -> None:
     code, document, errors = pair.run("verify", file)
     assert (code, document) == (3, None)
     assert "127.0.0.1:1" in errors
+
+
+@pytest.mark.parametrize("args", [("verify",), ("drill", "--group", GROUP)], ids=lambda args: args[0])
+def test_a_flow_with_transforms_is_refused(tmp_path: Path, args: tuple[str, ...]) -> None:
+    """If this fails, each record that a flow leaves out or changes is reported as a difference."""
+    settings = {
+        "A->B.transforms": "x",
+        "A->B.transforms.x.type": "org.apache.kafka.connect.transforms.DropHeaders",
+        "A->B.transforms.x.headers": "h",
+    }
+    pair = Pair("127.0.0.1:1", "127.0.0.1:1", tmp_path)
+    code, _, errors = pair.run(args[0], str(pair.configure(**settings)), *args[1:])
+    assert code == 2
+    assert "A->B has transforms, so its copies differ from the records of the source: name another --flow" in errors
