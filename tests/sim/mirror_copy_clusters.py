@@ -39,7 +39,7 @@ class FakePiece:
 
 
 class Fetched(NamedTuple):
-    """What a flow makes of an answer of the source: see CopyMachine.fetched."""
+    """An answer of the source as a flow takes it: see CopyMachine.fetched."""
 
     pieces: list[FakePiece]
     next_offset: int
