@@ -108,6 +108,9 @@ class Copies:
         return self._found
 
     def _look(self) -> list[Lagging]:
+        # A leader may still move to its preferred replica.
+        if moving := [Lagging(f"{key[0]}-{key[1]} (no leader)") for key in KEYS if log_of(self._source, key) is None]:
+            return moving
         sides = {key: self._sides(key) for key in KEYS}
         found = [each for key, both in sides.items() for each in self._records_behind(key, both)]
         found += [each for key in COMPACTED for each in self._compacted_behind(key)]

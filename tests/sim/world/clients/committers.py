@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages as m
-from tests.sim.world.clients.base import GROUP, RETRIABLE, Spot
+from tests.sim.world.clients.base import GONE, GROUP, RETRIABLE, Spot
 from tests.sim.world.clients.mirrored import TOPICS
 from tests.sim.world.clients.readers import LATEST, Fetcher
 from tests.sim.world.wire import Lost
@@ -72,7 +72,8 @@ class Committer(Fetcher):
             return await self.back_off()
         code = ErrorCode(answer.topics[0].partitions[0].error_code)
         if code is not ErrorCode.NONE:
-            assert code in RETRIABLE, f"{self.name}: OffsetCommit: {code.name}"
+            # The coordinator's broker may not know a new topic yet; the leader of it does.
+            assert code in RETRIABLE | GONE, f"{self.name}: OffsetCommit: {code.name}"
             return await self.back_off()
         self.last[key] = offset
         del self._unsure[key]
