@@ -24,6 +24,7 @@ cdef int16_t NOT_LEADER_OR_FOLLOWER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 cdef int16_t INCONSISTENT_TOPIC_ID = ErrorCode.INCONSISTENT_TOPIC_ID
 cdef int16_t UNKNOWN_TOPIC_ID = ErrorCode.UNKNOWN_TOPIC_ID
 cdef int16_t KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+cdef int16_t OFFSET_NOT_AVAILABLE = ErrorCode.OFFSET_NOT_AVAILABLE
 cdef int16_t OFFSET_OUT_OF_RANGE = ErrorCode.OFFSET_OUT_OF_RANGE
 cdef int16_t FENCED_LEADER_EPOCH = ErrorCode.FENCED_LEADER_EPOCH
 cdef int16_t UNKNOWN_LEADER_EPOCH = ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -69,6 +70,9 @@ cdef int read_one(FetchRead reply, FetchPartition target, Py_ssize_t left, bint 
     elif reply.version < FOLLOWER_VERSION and partition.replica.role != LEADER:
         target.error = NOT_LEADER_OR_FOLLOWER
         return 0
+    elif partition.replica.begun_at >= 0:
+        target.error = OFFSET_NOT_AVAILABLE
+        return 0
     elif target.last_fetched_epoch >= 0:
         epoch, end_offset = partition.log.end_offset_for_epoch(target.last_fetched_epoch)
         if epoch < 0 or end_offset < 0:
@@ -102,7 +106,8 @@ cdef int read_one(FetchRead reply, FetchPartition target, Py_ssize_t left, bint 
             partition.read_failed(error)
             target.error = KAFKA_STORAGE_ERROR
             return 0
-    target.high_watermark = partition.replica.high.offset
+    # A follower learns with a later answer that its log may be read.
+    target.high_watermark = partition.replica.high.offset if partition.replica.begun_at < 0 else 0
     target.last_stable_offset = partition.fetch_bound(True)
     target.log_start_offset = partition.log.log_start_offset
     if reply.read_committed and target.diverging_epoch < 0 and target.preferred_replica < 0:

@@ -119,8 +119,9 @@ async def answer_for(
         return failed(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     in_sync = partition.replica.in_sync
     is_settled = in_sync is None or partition.high_watermark >= in_sync.epoch_start
-    if replica_id == CONSUMER and not is_settled and wanted.timestamp not in (EARLIEST, EARLIEST_LOCAL):
-        # A new leader, which does not know the high watermark yet (KIP-207).
+    is_early = wanted.timestamp in (EARLIEST, EARLIEST_LOCAL)
+    if replica_id == CONSUMER and (not (is_settled or is_early) or partition.replica.begun_at >= 0):
+        # A new leader, which does not know the high watermark yet (KIP-207); or a log that has begun again.
         known = version >= OFFSET_NOT_AVAILABLE_SINCE
         return failed(index, ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
     try:

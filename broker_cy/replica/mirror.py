@@ -9,6 +9,8 @@ Invariants, between calls:
   records are fetched; so a promoted leader (controller.mirror_ops) never writes in an epoch of the source
   the epoch of the source never decreases, and neither does the local one
   nothing is fetched from a topic with another id than `topic_id`, and no log is truncated to nothing
+  the log begins again with the first batch that the source still has, in one step: it never begins at an offset within
+  that batch, to begin before it with the next answer, when consumers may have read the later offset
 """
 
 from __future__ import annotations
@@ -81,6 +83,7 @@ class Mirror:
     """
 
     __slots__ = (
+        "_begins_at",
         "_is_current",
         "_is_pinned",
         "failure",
@@ -99,6 +102,7 @@ class Mirror:
         self.source: Source | None = None
         self._is_current = False  # the metadata of the source hold, as far as we know
         self.source_high = self.source_start = NONE  # the high watermark and log start of the source, as last answered
+        self._begins_at = NONE  # the log start of the source, if the log begins again with the batch that has it
         self.is_paused = is_paused
         self.failure: Problem | None = None  # why it cannot go on before an operator acts
 
@@ -141,6 +145,7 @@ class Mirror:
         known = newest_epoch if self.source is None else max(newest_epoch, self.source.leader_epoch)
         if source.leader_epoch >= known:
             self.source = source
+            self._begins_at = NONE
             self._is_current = True
 
     def lost(self, leader_epoch: int) -> None:
@@ -163,8 +168,11 @@ class Mirror:
             return None
         assert self.source is not None
         end = replica.staged["offset"]
-        is_written = replica.written["offset"] == end
-        return Ask(self.source.leader_epoch, end, epochs.latest_epoch) if is_written else None
+        if replica.written["offset"] != end:
+            return None
+        if self._begins_at != NONE:
+            return Ask(self.source.leader_epoch, self._begins_at, NONE)
+        return Ask(self.source.leader_epoch, end, epochs.latest_epoch)
 
     def is_expected(self, replica: Replica, asked: Ask, epochs: Epochs) -> bool:
         """Whether the answer belongs to the log as it is now, and to the newest leader of the source that is known."""
@@ -179,15 +187,33 @@ class Mirror:
             return self._cut(step.truncate_to, asked.offset, log_start)
         self.source_high, self.source_start = answer.high_watermark, answer.log_start_offset
         committed = sum(batch.end_offset <= answer.high_watermark for batch in answer.batches[: step.append])
-        return step._replace(append=committed)
+        step = step._replace(append=committed)
+        if self._begins_at == NONE:
+            return step
+        if not committed:
+            return Step()
+        self._begins_at = NONE
+        return step if step.restart_at != NONE else step._replace(restart_at=asked.offset)
 
-    def out_of_range(self, asked: Ask, source_start: int, source_end: int, log_start: int) -> Step:
-        """The source does not have the offset that was fetched from. `source_end` is its high watermark."""
-        if source_end < asked.offset == log_start:
+    def out_of_range(self, log_start: int, log_end: int, source_start: int, source_end: int) -> Step | None:
+        """The source does not have the offset that was fetched from. `source_end` is its high watermark. None: it has
+        the end of this log.
+        """
+        self._begins_at = NONE
+        if source_end < log_end == log_start:
             # The log is empty: after a reversal, if its records had been deleted. There is nothing to truncate.
+            return self._begin(source_start, source_end)
+        step = following.out_of_range(log_end, source_start, source_end)
+        if step.restart_at != NONE:
+            return self._begin(source_start, source_end)
+        return None if step.truncate_to == NONE else self._cut(step.truncate_to, log_end, log_start)
+
+    def _begin(self, source_start: int, source_end: int) -> Step:
+        """Begin the log again where the source begins, or with the first batch there: a part of that may be deleted."""
+        if source_start >= source_end:
             return Step(restart_at=source_start)
-        step = following.out_of_range(asked.offset, source_start, source_end)
-        return step if step.truncate_to == NONE else self._cut(step.truncate_to, asked.offset, log_start)
+        self._begins_at = source_start
+        return Step()
 
     def _cut(self, offset: int, end: int, log_start: int) -> Step:
         """Truncate, unless that would leave nothing of a log with records: then the topics are no relatives, and no

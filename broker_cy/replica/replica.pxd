@@ -69,6 +69,9 @@ cdef class Replica:
     cdef readonly object members    # its committed set when this leader last moved its high watermark, or tried to
     cdef readonly bint under_min    # its set is smaller than min.insync.replicas
     cdef int64_t known_high         # the high watermark that a follower's leader has sent
+    # The log was replaced by an empty one that begins there, and some replicas in sync may not have it yet; else NONE. It begins
+    # above their ends, so clients may read nothing: the next leader might not have that offset.
+    cdef readonly int64_t begun_at
     cdef list marks             # (offset, bytes) of ends of writes above the high watermark; at most MARKS_MAX; None: one replica
 
     cdef inline void stage(self, int64_t end, int64_t size) noexcept:

@@ -38,6 +38,7 @@ class Replica:
     sync_lost: bool
     in_sync: InSync | None
     under_min: bool
+    begun_at: int
     local_end_offset: int
 
     def __init__(self, leader_epoch: int) -> None: ...

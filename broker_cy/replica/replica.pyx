@@ -23,6 +23,7 @@ cdef class Replica:
         self.role = OFFLINE
         self.leader_epoch = leader_epoch
         self.high.offset = self.round_from.offset = self.next_from.offset = self.round_end = self.known_high = NONE
+        self.begun_at = NONE
 
     def __repr__(self):
         rounds = ""
@@ -69,7 +70,7 @@ cdef class Replica:
         self.staged = self.written = Mark(end, 0)
         self.high = Mark(min(high_watermark, end), 0)
         self.marks = [] if self.replicated else None
-        self.round_from.offset = self.next_from.offset = self.round_end = NONE
+        self.round_from.offset = self.next_from.offset = self.round_end = self.begun_at = NONE
         self.synced_end = synced_end
         self.error = 0
         self.sync_lost = False
@@ -163,6 +164,8 @@ cdef class Replica:
             found.wants_alter = self.in_sync.unsent
         elif self.role == FOLLOWER:
             bound = min(self.known_high, end)
+        if bound >= self.begun_at:
+            self.begun_at = NONE
         found.moved = not self.sync_lost and bound > self.high.offset
         if found.moved:
             self.high = self.mark_at(bound)
@@ -263,6 +266,8 @@ cdef class Replica:
         """
         self.written.offset = self.staged.offset = self.synced_end = self.high.offset = offset
         self.next_from.offset = NONE
+        if self.replicated:
+            self.begun_at = offset
         self.marks = []
         if self.in_sync is not None:
             self.in_sync.truncated(offset)

@@ -132,10 +132,10 @@ class MirrorFetcher(LeaderFetcher):
         mirror = self._flows.mirrors.get(partition)
         if mirror is None or not mirror.is_expected(partition.replica, found.asked, log.epochs):
             return
-        step = mirror.out_of_range(found.asked, leader_start, leader_end, log.log_start_offset)
+        step = mirror.out_of_range(log.log_start_offset, log.log_end_offset, leader_start, leader_end)
         if mirror.failure is not None:
             self._flows.failed(partition)
-        elif step.truncate_to == following.NONE and step.restart_at == following.NONE:
+        elif step is None:
             # The source does not know the newest epoch of this log, and has its offset: a leader that is deposed.
             self._flows.lost(partition, found.asked.leader_epoch)
         else:

@@ -303,7 +303,7 @@ class MirrorWorld(World):
         if reply.error == ErrorCode.NONE:
             step = mirror.take(node.replica, asked, reply.answer, epochs, start)
         elif mirror.is_expected(node.replica, asked, epochs):
-            step = mirror.out_of_range(asked, reply.start, reply.end, start)
+            step = mirror.out_of_range(start, node.log.end_offset, reply.start, reply.end) or following.Step()
         else:
             step = following.Step(is_ignored=True)
         assert mirror.failure is None, mirror.failure

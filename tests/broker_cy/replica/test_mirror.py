@@ -11,7 +11,7 @@ from broker_cy.metadata.image import PartitionImage
 from broker_cy.replica import following
 from broker_cy.replica import leading as leading_module
 from broker_cy.replica.broker_status import BrokerStatus
-from broker_cy.replica.following import NONE, Answer, BatchSpan, Step
+from broker_cy.replica.following import NONE, Answer, Ask, BatchSpan, Step
 from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.leading import FollowerFetch
 from broker_cy.replica.mirror import Act, Mirror, Source
@@ -115,19 +115,74 @@ def test_it_truncates_as_a_follower_but_never_everything() -> None:
     assert mirror.take(replica, asked, Answer(9, 0, (1, 4)), epochs, 4).is_ignored
     assert "shares no record" in str(mirror.failure)
     mirror = fetching()
-    assert mirror.out_of_range(asked, 0, 7, 4) == Step(truncate_to=7)
-    assert mirror.out_of_range(asked, 30, 40, 4) == Step(restart_at=30)
-    assert mirror.out_of_range(asked, 0, 12, 4) == Step()
-    mirror.out_of_range(asked, 0, 4, 4)
+    assert mirror.out_of_range(4, 10, 0, 7) == Step(truncate_to=7)
+    assert mirror.out_of_range(4, 10, 30, 30) == Step(restart_at=30)
+    assert mirror.out_of_range(4, 10, 0, 12) is None
+    mirror.out_of_range(4, 10, 0, 4)
     assert want(mirror) is Act.NOTHING
+
+
+def test_a_log_begins_again_with_the_first_batch_of_the_source() -> None:
+    """The source has deleted records up to an offset within a batch. If this fails, the mirror begins again at that
+    offset, and then before it: a consumer that is there gets OFFSET_OUT_OF_RANGE, and may read everything again.
+    """
+    mirror, replica, epochs = fetching(), leading(10), epochs_of((2, 4))
+    assert mirror.out_of_range(4, 10, 38, 72) == Step()
+    asked = mirror.ask(replica, epochs)
+    assert asked == Ask(5, 38, NONE)
+    assert mirror.take(replica, asked, Answer(72, 38), epochs, 4) == Step(), "the records come with a later answer"
+    batches = [BatchSpan(35, 39, 1), BatchSpan(39, 44, 1)]
+    step = mirror.take(replica, asked, Answer(72, 38, None, batches), epochs, 4)
+    assert (step.restart_at, step.append) == (35, 2)
+    assert mirror.ask(replica, epochs) == Ask(5, 10, 2)
+
+    # A compacted source, and one whose next leader has more.
+    assert mirror.out_of_range(4, 10, 38, 72) == Step()
+    step = mirror.take(replica, asked, Answer(72, 38, None, [BatchSpan(40, 44, 1)]), epochs, 4)
+    assert (step.restart_at, step.append) == (38, 1)
+    assert mirror.out_of_range(4, 10, 38, 72) == Step()
+    assert mirror.out_of_range(4, 10, 10, 72) is None
+    assert mirror.ask(replica, epochs) == Ask(5, 10, 2)
+
+
+def test_a_log_that_begins_again_is_not_read_before_its_followers_begin_there() -> None:
+    """If this fails, a consumer reads at an offset that the next leader does not have: it gets OFFSET_OUT_OF_RANGE, and
+    may read everything again.
+    """
+    statuses = {1: BrokerStatus(7, True), 2: BrokerStatus(8, True)}
+    in_sync = InSync(1, statuses, 10_000, 1, FollowerSilence(0, 10_000, statuses))
+    replica, follower = leading(10), Replica(0)
+    replica.lead(in_sync, PartitionImage((1, 2), (1, 2), 1, 6, 0), 0)
+    replica.fetched(2, 8, 10, 0, 1)
+    assert replica.restarted(70)["high_watermark"] == replica.begun_at == 70
+    replica.wrote(80, 80, 2**62)
+    replica.fetched(2, 8, 10, 0, 2)
+    assert replica.begun_at == 70
+    replica.fetched(2, 8, 70, 70, 3)
+    assert (replica.begun_at, replica.high["offset"]) == (NONE, 70)
+
+    follower.follow(6)
+    follower.open(10, 10, 10)
+    follower.restarted(70)
+    follower.learn(0)
+    assert follower.begun_at == 70, "its leader may not be read yet"
+    follower.learn(70)
+    assert follower.begun_at == NONE
+
+    alone = leading(10)
+    alone.restarted(70)
+    assert alone.begun_at == NONE
 
 
 def test_an_empty_log_begins_again_at_the_start_of_the_source() -> None:
     """If this fails, the reversal of a mirror whose records were deleted asks for the same fetch again without end."""
     mirror, replica = fetching(), leading(75)
+    assert mirror.out_of_range(75, 75, 60, 60) == Step(restart_at=60)
+    assert mirror.out_of_range(75, 75, 4, 60) == Step()
     asked = mirror.ask(replica, epochs_of())
-    assert asked is not None
-    assert mirror.out_of_range(asked, 4, 60, 75) == Step(restart_at=4)
+    assert asked == Ask(5, 4, NONE)
+    step = mirror.take(replica, asked, Answer(60, 4, None, [BatchSpan(4, 9, 1)]), epochs_of(), 75)
+    assert (step.restart_at, step.append) == (4, 1)
     assert mirror.failure is None
 
 

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from broker_cy.metadata.topic_names import OWN_TOPICS
+from broker_cy.replica.replica import Role
 
 if TYPE_CHECKING:
     from tests.sim.world.machine import Machine
@@ -33,14 +34,17 @@ def check_partitions(machine: Machine) -> None:
         if watermark == before and end == end_before and not checks_all:
             continue
         start, written = log.log_start_offset, log.written_end_offset
-        known[partition] = watermark, end, start
+        # Clients may not read a log that has begun again until all replicas in sync have: the next leader may not have
+        # begun again, and the log begins once more, where that begins.
+        known[partition] = watermark if partition.replica.begun_at < 0 else 0, end, start
         name = (machine.host, partition.topic, partition.index)
         belongs_to = topic_ids[partition.topic, partition.index]
         assert belongs_to == partition.topic_id, f"{name} of {partition.topic_id} has the log of {belongs_to}"
         assert start <= watermark <= written <= end, f"{name}: {start} <= {watermark} <= {written} <= {end} is wrong"
         # If a leader has deleted a part of a batch, and a follower's empty log begins within this batch, the follower
         # begins again with the whole batch: nothing was readable.
-        begins_again = machine.world.plan.is_cluster and watermark == start and start_before == before == end_before
+        follows = machine.world.plan.is_cluster and partition.replica.role != Role.LEADER
+        begins_again = follows and watermark == start and start_before == before == end_before
         # The only replica with records of the brokers' own topics (min.insync.replicas=1) may lose power and these
         # records. A follower of an uncleanly elected leader may lose records, too.
         may_lose = (partition.topic in OWN_TOPICS and not machine.world.keeps_unsynced) or partition.topic[0] == "u"

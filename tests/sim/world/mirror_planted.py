@@ -13,6 +13,7 @@ from broker_cy.admin.offsets import Isolation
 from broker_cy.controller import mirror_ops
 from broker_cy.replica import following
 from broker_cy.replica.following import NONE, Step
+from broker_cy.replica.in_sync import InSync
 from broker_cy.replica.mirror import Mirror
 from broker_cy.replication.mirror_manager import MirrorManager
 from broker_mirror.copy import fetching
@@ -69,6 +70,24 @@ def logs_never_begin_again(patch: pytest.MonkeyPatch) -> None:
             step if step.truncate_to == NONE else step._replace(truncate_to=max(step.truncate_to, log_start))
         ),
     )
+
+
+def logs_begin_within_a_batch(patch: pytest.MonkeyPatch) -> None:
+    """A log begins again at the log start of the source. The first batch there may begin before it: then the log begins
+    once more.
+    """
+    patch.setattr(Mirror, "_begin", lambda self, source_start, source_end: Step(restart_at=source_start))
+
+
+def logs_begin_on_leaders_alone(patch: pytest.MonkeyPatch) -> None:
+    """A log that begins again is read although other replicas in sync do not have its first offset."""
+
+    def truncated(self: InSync, log_end: int) -> None:
+        self.epoch_start = min(self.epoch_start, log_end)
+        for follower in self.followers.values():
+            follower.end_offset = follower.leader_end_then = log_end
+
+    patch.setattr(InSync, "truncated", truncated)
 
 
 def aborted_records_are_copied(patch: pytest.MonkeyPatch) -> None:
@@ -189,6 +208,8 @@ MIRROR_PLANTED = _linked(
     (promotions_continue_the_epochs, 0),
     (producer_ids_are_those_of_the_source, 0),
     (logs_never_begin_again, 20),
+    (logs_begin_within_a_batch, 130),
+    (logs_begin_on_leaders_alone, 180),
 ) | _copied(
     (aborted_records_are_copied, 0),
     (deleted_records_are_not_named, 0),
