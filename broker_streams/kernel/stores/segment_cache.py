@@ -33,12 +33,13 @@ def cache_key_of(interval_ms: int, by_time: bool) -> Callable[[bytes, int], byte
 
 
 CachedRow = tuple[bytes, bytes | None]
+# The first and the last key of a segment that belong to a range; None: no last one. A row between them counts as used,
+# also one of another key, so they are Kafka's.
+Bounds = Callable[[int], "tuple[bytes, bytes | None]"]
 
 
-def cached_rows(
-    cache: StoreCache, first: int, last: int, low: bytes, high: bytes | None, reverse: bool
-) -> list[CachedRow]:
-    """Rows of segments `first` to `last` whose key without the segment is from `low` to `high`; None: no bound.
+def cached_rows(cache: StoreCache, first: int, last: int, bounds: Bounds, reverse: bool) -> list[CachedRow]:
+    """Rows of segments `first` to `last` whose key without the segment is within the bounds of the segment.
 
     Segments without rows cost nothing: the search goes on at the next row.
     """
@@ -49,6 +50,7 @@ def cached_rows(
         if not first <= segment <= last:
             break
         prefix, after = at[:SEGMENT_BYTES], pack_long(segment + 1)
+        low, high = bounds(segment)
         items = cache.items(prefix + low, after if high is None else prefix + high, True, reverse)
         rows += [(key[SEGMENT_BYTES:], value) for key, value in items]
         at = cache.last_below(prefix) if reverse else cache.first_from(after)

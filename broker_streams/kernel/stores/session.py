@@ -36,7 +36,7 @@ class SessionStore:
 
     def remove(self, session: Windowed) -> None:
         key, (start_ms, end_ms) = session
-        self._layers.put(self._key(key), start_ms, end_ms, None)
+        self._layers.remove(self._key(key), start_ms, end_ms)
 
     def fetch_session(self, key: Any, start_ms: int, end_ms: int) -> Any:
         """The value of a session, or None."""

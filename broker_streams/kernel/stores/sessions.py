@@ -42,6 +42,8 @@ class SessionBytes(Protocol):
 
     def put(self, key: bytes, start_ms: int, end_ms: int, value: bytes | None) -> None: ...
 
+    def remove(self, key: bytes, start_ms: int, end_ms: int) -> None: ...
+
     def fetch(self, key: bytes, start_ms: int, end_ms: int) -> bytes | None: ...
 
     def find_of(self, key: bytes, earliest_end_ms: int, latest_start_ms: int, reverse: bool) -> Rows: ...
@@ -98,6 +100,10 @@ class SegmentedSessions:
             return False
         rows.put(data, value)
         return True
+
+    def remove(self, key: bytes, start_ms: int, end_ms: int) -> None:
+        """A late session is not counted."""
+        self._put(session_key(key, start_ms, end_ms), None, end_ms)
 
     def restore(self, key: bytes, value: bytes | None) -> None:
         self._put(key, value, session_parts(key)[2])
@@ -198,7 +204,7 @@ class MemorySessions:
             return
         ended = self._ended.get(end_ms)
         if value is None:
-            self._remove(key, start_ms, end_ms)
+            self.remove(key, start_ms, end_ms)
             return
         if ended is None:
             ended = self._ended[end_ms] = _Ended()
@@ -209,7 +215,8 @@ class MemorySessions:
             ended.keys.add(key)
         starts[start_ms] = value
 
-    def _remove(self, key: bytes, start_ms: int, end_ms: int) -> None:
+    def remove(self, key: bytes, start_ms: int, end_ms: int) -> None:
+        """Stream time stays where it is."""
         ended = self._ended.get(end_ms)
         starts = None if ended is None else ended.starts.get(key)
         if ended is None or starts is None or starts.pop(start_ms, None) is None or starts:
@@ -282,6 +289,10 @@ class LoggedSessions:
         self._below.put(key, start_ms, end_ms, value)
         self._changed(self._name, session_key(key, start_ms, end_ms), value, self._task.timestamp, NO_HEADERS)
 
+    def remove(self, key: bytes, start_ms: int, end_ms: int) -> None:
+        self._below.remove(key, start_ms, end_ms)
+        self._changed(self._name, session_key(key, start_ms, end_ms), None, self._task.timestamp, NO_HEADERS)
+
 
 class CachingSessions:
     """Keeps changes back. `listener` gets the row's key in the changelog, new value, old value, and its Entry."""
@@ -303,6 +314,9 @@ class CachingSessions:
         if end_ms > self._latest_end_ms:
             self._latest_end_ms = end_ms
 
+    def remove(self, key: bytes, start_ms: int, end_ms: int) -> None:
+        self.put(key, start_ms, end_ms, None)
+
     def fetch(self, key: bytes, start_ms: int, end_ms: int) -> bytes | None:
         entry = self._cache.get(self._cache_key(key, start_ms, end_ms))
         return self._below.fetch(key, start_ms, end_ms) if entry is None else entry[0]
@@ -311,9 +325,15 @@ class CachingSessions:
         return divide(session_parts(data)[2], self._interval_ms), data
 
     def find_of(self, key: bytes, earliest_end_ms: int, latest_start_ms: int, reverse: bool) -> Rows:
-        segments = divide(earliest_end_ms, self._interval_ms), divide(self._latest_end_ms, self._interval_ms)
-        low, high = session_key(key, 0, max(0, earliest_end_ms)), session_key(key, latest_start_ms, MAX_LONG)
-        rows = cached_rows(self._cache, *segments, low, high, reverse)
+        interval_ms = self._interval_ms
+
+        def of_key(segment: int) -> tuple[bytes, bytes]:
+            begin_ms, last_ms = segment * interval_ms, (segment + 1) * interval_ms - 1
+            low = session_key(key, 0, max(0, earliest_end_ms, begin_ms))
+            return low, session_key(key, min(latest_start_ms, last_ms), last_ms)
+
+        segments = divide(earliest_end_ms, interval_ms), divide(self._latest_end_ms, interval_ms)
+        rows = cached_rows(self._cache, *segments, of_key, reverse)
         cached = _within(rows, key, key, earliest_end_ms, latest_start_ms)
         stored = self._below.find_of(key, earliest_end_ms, latest_start_ms, reverse)
         return merged(cached, stored, self._place, reverse)

@@ -17,7 +17,7 @@ from broker_streams.kernel.stores.keys import (
     window_parts,
 )
 from broker_streams.kernel.stores.merge import merged
-from broker_streams.kernel.stores.segment_cache import CachedRow, cache_key_of, cached_rows
+from broker_streams.kernel.stores.segment_cache import Bounds, CachedRow, cache_key_of, cached_rows
 from broker_streams.kernel.stores.segments import Rows
 from broker_streams.kernel.stores.windows import WindowBytes, time_bounds
 
@@ -60,22 +60,32 @@ class CachingWindows:
         self, low: bytes | None, high: bytes | None, from_ms: int, to_ms: int, reverse: bool, single: bool = False
     ) -> list[CachedRow]:
         """Cached rows in the order of the cache, under their keys in the changelog."""
-        first: bytes
-        last: bytes | None
-        if self._by_time:
-            first, last = time_bounds(max(0, from_ms), to_ms)
-        elif single and low is not None:
-            first, last = window_key(low, max(0, from_ms)), window_key(low, to_ms, MAX_INT)
-        else:
-            first = b"" if low is None else lowest_window_key(low)
-            last = None if high is None else highest_window_key(high, to_ms)
+        bounds = self._bounds(low, high, from_ms, to_ms, single)
         segments = divide(from_ms, self._interval_ms), divide(min(to_ms, self._latest_ms), self._interval_ms)
         shown = []
-        for data, value in cached_rows(self._cache, *segments, first, last, reverse):
+        for data, value in cached_rows(self._cache, *segments, bounds, reverse):
             key, start_ms, _ = time_first_window_parts(data) if self._by_time else window_parts(data)
             if from_ms <= start_ms <= to_ms and (low is None or low <= key) and (high is None or key <= high):
                 shown.append((window_key(key, start_ms) if self._by_time else data, value))
         return shown
+
+    def _bounds(self, low: bytes | None, high: bytes | None, from_ms: int, to_ms: int, single: bool) -> Bounds:
+        if single and low is not None and not self._by_time:
+            key, interval_ms = low, self._interval_ms
+
+            def of_key(segment: int) -> tuple[bytes, bytes]:
+                begin_ms, last_ms = segment * interval_ms, (segment + 1) * interval_ms - 1
+                return window_key(key, max(0, from_ms, begin_ms)), window_key(key, min(to_ms, last_ms), MAX_INT)
+
+            return of_key
+        first: bytes
+        last: bytes | None
+        if self._by_time:
+            first, last = time_bounds(max(0, from_ms), to_ms)
+        else:
+            first = b"" if low is None else lowest_window_key(low)
+            last = None if high is None else highest_window_key(high, to_ms)
+        return lambda segment: (first, last)
 
     def rows_of(self, key: bytes, from_ms: int, to_ms: int, reverse: bool) -> Rows:
         cached = self._cached(key, key, from_ms, to_ms, reverse, True)

@@ -112,7 +112,7 @@ def test_a_store_is_a_list_of_rows(order: str, cached: bool) -> None:
         action = draw.random()
         if action < 0.6:
             value = draw.choice([None, step, step])
-            if value is None and draw.random() < 0.5:
+            if value is None and cached:
                 store.remove(session)
             else:
                 store.put(session, value)
