@@ -302,7 +302,7 @@ class LoggedWindows:
         self._timestamped = timestamped
         self._duplicates = duplicates
         self._with_headers = with_headers
-        # Of the last duplicate in the changelog. The store below does not count the ones without a value.
+        # The number of the last duplicate in the changelog. The store below does not count the ones without a value.
         self.sequence = 0
         self.ordered_by_key = below.ordered_by_key
         self.fetch = below.fetch

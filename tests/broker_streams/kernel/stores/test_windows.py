@@ -151,9 +151,7 @@ def test_a_store_is_a_list_of_rows(order: str, cached: bool) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_duplicates_are_all_kept(order: str) -> None:
-    """If this fails, a stream-stream join loses one of two records of the same key and time, at once or when a task
-    moves.
-    """
+    """If this fails, a stream-stream join loses records of equal keys and times, or loses them when a task moves."""
     plan = Store(
         "rows",
         StoreKind.WINDOW,
