@@ -20,8 +20,8 @@ from tests.broker_streams.oracle.spec import Answer, Spec
 from tests.support import needs
 from tests.support.java_oracle import JavaOracle
 
-SEEDS_FULL: Final = 150
-"""Random topologies of each family in the full tier."""
+SEEDS_FULL: Final = 60
+"""Random topologies of each family in the full tier. The command of this folder makes any number of them."""
 
 
 @pytest.fixture(scope="module")
