@@ -92,7 +92,7 @@ class CachingWindows:
         return merged(iter(cached), self._below.rows_of(key, from_ms, to_ms, reverse), self._place, reverse)
 
     def rows(self, low: bytes | None, high: bytes | None, from_ms: int, to_ms: int, reverse: bool) -> Rows:
-        cached = self._cached(low, high, from_ms, to_ms, reverse)
+        cached = self._cached(low, high, from_ms, to_ms, reverse, low == high)
         stored = self._below.rows(low, high, from_ms, to_ms, reverse)
         if not self._by_time:
             return merged(iter(cached), stored, self._place, reverse)
