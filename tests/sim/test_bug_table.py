@@ -64,6 +64,7 @@ PLANTING = {
     "world": "test_world.test_the_world_finds_planted_defects",
     "cluster": "test_world.test_clusters_find_planted_defects",
     "several disks": "test_world.test_clusters_find_planted_defects_of_several_disks",
+    "two clusters": "test_mirror_worlds.test_planted_defects_are_found",
     "pulse": "test_pulse_simulation.test_planted_defect_is_found",
     "shards": "test_shard_simulation.test_planted_defect_is_found",
     "single": "test_single_defects.test_planted_defect_is_found",
