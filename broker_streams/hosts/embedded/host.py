@@ -108,7 +108,6 @@ class EmbeddedHost:
         self.committed = self.processed = 0
         self._turn = asyncio.Lock()
         self._stopping = asyncio.Event()
-        self._news = asyncio.Event()
         self._taken: frozenset[Assigned] = frozenset()
         # How often the group went on without this member: after that, no task is the one of before.
         self._fenced = 0
@@ -126,7 +125,6 @@ class EmbeddedHost:
     def stop(self) -> None:
         """Let `run` commit, leave the group and return."""
         self._stopping.set()
-        self._news.set()
 
     async def run(self) -> None:
         """Raises StreamsError: a task cannot go on. ClientError: the cluster refuses the application."""
@@ -137,16 +135,21 @@ class EmbeddedHost:
             followed.append(asyncio.create_task(self._follow_global_topics()))
         followed += [asyncio.create_task(self._be_member()), asyncio.create_task(self._work())]
         stopping = asyncio.create_task(self._stopping.wait())
+        is_clean = False
         try:
-            done, _ = await asyncio.wait([stopping, *followed], return_when=asyncio.FIRST_COMPLETED)
-            for each in done:
-                if each is not stopping:
+            await asyncio.wait([stopping, *followed], return_when=asyncio.FIRST_COMPLETED)
+            if self._stopping.is_set():
+                # A step is not cut off: after a part of a commit, another commit would write offsets without results.
+                await self._turn.acquire()
+            for each in followed:
+                if each.done():
                     each.result()
+            is_clean = True
         finally:
             for task in (stopping, *followed):
                 task.cancel()
             await asyncio.gather(stopping, *followed, return_exceptions=True)
-            await self._end(is_clean=self._stopping.is_set())
+            await self._end(is_clean=is_clean)
 
     async def _end(self, *, is_clean: bool) -> None:
         await self._stop_reading()
@@ -175,13 +178,11 @@ class EmbeddedHost:
             if isinstance(action, Send):
                 # The answer may take away tasks: the other coroutine looks at `owned` before each step.
                 await self._link.exchange(action)
-                self._news.set()
             elif isinstance(action, Revoke):
                 async with self._turn:
                     await self._give_up(action.parts)
                 member.revoked(action.parts)
             else:
-                self._news.set()
                 await asyncio.sleep(min(member.wait_s(loop.time()), IDLE_S))
 
     async def _give_up(self, parts: frozenset[Assigned]) -> None:

@@ -163,6 +163,39 @@ def test_two_instances_share_the_tasks(broker: BrokerProcess) -> None:
     asyncio.run(job())
 
 
+def test_a_commit_that_has_begun_is_carried_out_before_a_stop(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, an application that is stopped during a commit commits offsets without their results."""
+
+    async def job() -> None:
+        name = "stopped"
+        async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
+            await create(client, f"{name}-in", f"{name}-out")
+            await write(client, f"{name}-in", "a", "b", "a")
+            host = EmbeddedHost(client, counts(name), settings(name))
+            right, begun = host._writer.commit, asyncio.Event()
+
+            async def commit(results: Any, *others: Any) -> None:
+                if any(topic == f"{name}-out" for topic, _ in results):
+                    begun.set()
+                    # The stop has its turn.
+                    for _ in range(10):
+                        await asyncio.sleep(0)
+                await right(results, *others)
+
+            monkeypatch.setattr(host._writer, "commit", commit)
+            async with asyncio.timeout(WAIT_S):
+                task = asyncio.create_task(host.run())
+                await begun.wait()
+                host.stop()
+                await task
+            async with running(client, counts(name), settings(name)):
+                await until(client, f"{name}-out", [("a", 1), ("a", 2), ("b", 1)])
+
+    asyncio.run(job())
+
+
 def test_an_error_of_a_function_ends_the_application_and_nothing_is_written(broker: BrokerProcess) -> None:
     """If this fails, an application hides the error of its function, or loses the record."""
 
