@@ -43,7 +43,7 @@ GOALS = Goals(
 VALUE_BYTES: Final = 256
 KEYS: Final = 1_000
 PARTITIONS: Final = 4
-# Of the records: those before it warm the program up.
+# The part of the records that warms the program up.
 WARM: Final = 0.5
 WAIT_S: Final = 600.0
 LOOK_S: Final = 0.05

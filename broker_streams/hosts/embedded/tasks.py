@@ -33,7 +33,7 @@ class Running:
     restorer: Restorer
     inputs: tuple[TopicPartition, ...]
     positions: dict[TopicPartition, int] | None = None
-    # What was committed last.
+    # The offsets of the last commit.
     committed: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property

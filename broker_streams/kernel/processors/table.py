@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from broker_streams.kernel.operators import operator
 from broker_streams.kernel.processor import Processor, ProcessorContext
+from broker_streams.kernel.stores.versioned import IS_LATEST, NOT_PUT
 from broker_streams.kernel.value_getters import SilentContext
 from broker_streams.plan.steps import tables as steps
 from broker_streams.records import Change, Record, ValueAndTimestamp
-
-# Answers of a versioned store's `put` (kernel/stores/versioned.py).
-IS_LATEST: Final = -1
-NOT_PUT: Final = -(1 << 63)
 
 
 class TableRows:
