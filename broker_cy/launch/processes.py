@@ -58,6 +58,18 @@ def end_within(process: subprocess.Popen[bytes], timeout_s: float) -> None:
         process.wait()
 
 
+def kill_group(pid: int, *, is_reaped: bool) -> None:
+    """Send SIGKILL to the group of a process that `start_child` started; does nothing if no process of it is left.
+
+    The kernel gives the id of a reaped process to another one, but not while its group has members: a process that now
+    has this id is a stranger, and the group has ended.
+    """
+    if is_reaped and os.path.exists(f"/proc/{pid}"):
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
 class Child:
     """One child process; stdout and stderr go to files, so that no pipe ever fills up."""
 
@@ -111,8 +123,7 @@ class Child:
 
     def kill(self) -> None:
         """Send SIGKILL to the whole process group, and reap the process."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self.pid, is_reaped=self.returncode is not None)
         self._process.wait()
 
     def wait_for_output(self, condition: str, timeout_s: float) -> None:
@@ -142,13 +153,11 @@ def run(
     try:
         out, err = process.communicate(stdin, timeout_s)
     except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_group(process.pid, is_reaped=process.returncode is not None)
         out, err = process.communicate()
         raise ProcessError(f"{_shown(argv)}: still running after {timeout_s:g} s\n{_tails(out, err)}") from None
     except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_group(process.pid, is_reaped=process.returncode is not None)
         process.wait()
         raise
     done = subprocess.CompletedProcess([str(part) for part in argv], process.returncode, out, err)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -23,7 +24,7 @@ from functools import cache
 from pathlib import Path
 
 from bench.launch.nodes import broker_command
-from broker_cy.launch.processes import Child, ProcessError, start_child
+from broker_cy.launch.processes import Child, ProcessError, kill_group, start_child
 from tests.support.tiers import IS_FULL
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +49,9 @@ class Parent:
 
     def __init__(self, program: str) -> None:
         self._turn = threading.Lock()
+        # The kernel gives the id of a process that has ended to a later one, so each process has a number as well.
+        self._numbers = itertools.count()
+        self._running: dict[int, int] = {}
         self._codes: dict[int, int] = {}
         self._environment = read_at_begin()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -61,8 +65,10 @@ class Parent:
         """Whether it runs, with the environment of this process."""
         return self._process.poll() is None and read_at_begin() == self._environment
 
-    def fork(self, argv: Sequence[str], stdout: Path, stderr: Path, env: Mapping[str, str], cwd: Path) -> int:
-        """Start a process; return its id. Raises ProcessError."""
+    def fork(
+        self, argv: Sequence[str], stdout: Path, stderr: Path, env: Mapping[str, str], cwd: Path
+    ) -> tuple[int, int]:
+        """Start a process; return its number and its process id. Raises ProcessError."""
         request = {
             "argv": argv,
             "stdout": str(stdout.absolute()),
@@ -74,14 +80,15 @@ class Parent:
             self._socket.send(json.dumps(request).encode())
             while (pid := self._receive().get("pid")) is None:
                 pass
-            return pid
+            number = self._running[pid] = next(self._numbers)
+            return number, pid
 
-    def code(self, pid: int) -> int | None:
+    def code(self, number: int) -> int | None:
         """Return the exit code of a process; None while it runs."""
         with self._turn:
-            while pid not in self._codes and select.select([self._socket], [], [], 0)[0]:
+            while number not in self._codes and select.select([self._socket], [], [], 0)[0]:
                 self._receive()
-            return self._codes.get(pid)
+            return self._codes.get(number)
 
     def wait(self, timeout_s: float) -> None:
         """Wait until a process may have ended."""
@@ -93,7 +100,7 @@ class Parent:
             raise ProcessError(f"the process that forks others has ended: {self._process.poll()}")
         answer: dict[str, int] = json.loads(message)
         if "ended" in answer:
-            self._codes[answer["ended"]] = answer["code"]
+            self._codes[self._running.pop(answer["ended"])] = answer["code"]
         return answer
 
     def close(self) -> None:
@@ -125,7 +132,7 @@ class ForkedChild(Child):
         self.stdout_path = directory / f"{name}.stdout"
         self.stderr_path = directory / f"{name}.stderr"
         self._parent = parent
-        self._pid = parent.fork(argv, self.stdout_path, self.stderr_path, env, cwd)
+        self._number, self._pid = parent.fork(argv, self.stdout_path, self.stderr_path, env, cwd)
 
     @property
     def pid(self) -> int:
@@ -133,7 +140,7 @@ class ForkedChild(Child):
 
     @property
     def returncode(self) -> int | None:
-        return self._parent.code(self._pid)
+        return self._parent.code(self._number)
 
     def send_signal(self, number: signal.Signals) -> None:
         if self.returncode is None:
@@ -150,8 +157,7 @@ class ForkedChild(Child):
         return code
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, signal.SIGKILL)
+        kill_group(self._pid, is_reaped=self.returncode is not None)
         self.wait(END_S)
 
 

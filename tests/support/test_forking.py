@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from bench.launch.nodes import broker_command
 from broker_cy.client.program import EXIT_USAGE
-from broker_cy.launch.processes import Child
+from broker_cy.launch.processes import Child, end_within, kill_group, start_child
 from tests.support import forking
 from tests.support.broker import BrokerProcess
 from tests.support.tiers import IS_FULL
@@ -57,3 +61,39 @@ def test_what_a_fork_would_change_is_executed(tmp_path: Path, monkeypatch: pytes
     for child in children:
         assert type(child) is Child
         assert child.wait(60) == 0
+
+
+def test_a_process_with_the_id_of_one_that_has_ended_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a program that the kernel gives the id of a killed one is reported as killed at its start."""
+    theirs: list[socket.socket] = []
+
+    def start_child(_argv: Sequence[str], *, stdin: int, **_settings: object) -> subprocess.Popen[bytes]:
+        theirs.append(socket.socket(fileno=os.dup(stdin)))
+        return subprocess.Popen(["true"])
+
+    monkeypatch.setattr(forking, "start_child", start_child)
+    parent = forking.Parent("broker_cy")
+    try:
+        for message in ({"pid": 7}, {"ended": 7, "code": -signal.SIGKILL}, {"pid": 7}):
+            theirs[0].send(json.dumps(message).encode())
+        first, second = (parent.fork([], tmp_path, tmp_path, {}, tmp_path) for _ in range(2))
+        assert (first[1], second[1]) == (7, 7)
+        assert (parent.code(first[0]), parent.code(second[0])) == (-signal.SIGKILL, None)
+        theirs[0].send(json.dumps({"ended": 7, "code": 0}).encode())
+        assert (parent.code(first[0]), parent.code(second[0])) == (-signal.SIGKILL, 0)
+    finally:
+        parent.close()
+        theirs[0].close()
+
+
+def test_a_stranger_with_the_id_of_a_reaped_process_is_not_killed() -> None:
+    """If this fails, the end of a test kills a process of another test that got the id of one that had ended."""
+    stranger = start_child(["sleep", "60"])
+    try:
+        kill_group(stranger.pid, is_reaped=True)
+        assert stranger.poll() is None
+        kill_group(stranger.pid, is_reaped=False)
+        assert stranger.wait(10) == -signal.SIGKILL
+        kill_group(stranger.pid, is_reaped=True)
+    finally:
+        end_within(stranger, 0)
