@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import signal
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from broker_cy.client import options
-from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.program import end, version_text
-from broker_cy.client.security import PREFIXES, security_of
-from broker_streams.application import Application, ApplicationError, load
+from broker_cy.client.program import version_text
+from broker_streams.application import Application, load
+from broker_streams.commands.context import (
+    PROGRAM,
+    application_argument,
+    bootstrap_option,
+    changes,
+    client_of,
+    errors,
+    json_option,
+    settings_option,
+)
 
-PROGRAM: Final = "broker-streams"
-BOOTSTRAP: Final = "bootstrap.servers"
-EPILOG = """\b
+EPILOG: Final = """\b
 examples:
   broker-streams run app.py                 run the application in this process
   broker-streams run app.py -X commit.interval.ms=20
@@ -35,25 +39,11 @@ def command() -> None:
     """Run applications of the Streams API in Python."""
 
 
-_APPLICATION = click.argument("file", metavar="APP.py", type=click.Path(path_type=Path))
-_SETTINGS = click.option(
-    "-X", "changed", multiple=True, metavar="NAME=VALUE", help="A setting in place of the one in the file; repeatable."
-)
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, also for errors.")
-
-
 @command.command()
-@_APPLICATION
-@_SETTINGS
-@click.option(
-    "--bootstrap",
-    "--bootstrap-server",
-    "-b",
-    metavar="HOST:PORT",
-    envvar="BROKER_CY_BOOTSTRAP",
-    help=f"Brokers of the cluster.  [default: {BOOTSTRAP} of the file]",
-)
-@_JSON
+@application_argument
+@settings_option
+@bootstrap_option
+@json_option
 @click.pass_context
 def run(context: click.Context, /, file: Path, changed: tuple[str, ...], bootstrap: str | None, as_json: bool) -> None:
     """Run the application APP.py in this process until SIGTERM or Ctrl-C.
@@ -61,8 +51,8 @@ def run(context: click.Context, /, file: Path, changed: tuple[str, ...], bootstr
     Several processes with the same application.id divide its tasks among them. All results are written exactly once,
     unless processing.guarantee is at_least_once.
     """
-    with _errors(context, as_json=as_json):
-        application = load(file, _changes(changed) | ({BOOTSTRAP: bootstrap} if bootstrap else {}))
+    with errors(context, as_json=as_json):
+        application = load(file, changes(changed, bootstrap))
         logging.basicConfig(format=f"{PROGRAM}: %(message)s", level=logging.WARNING)
         # Imported before the loop runs: it must not wait for imports while the process is a member of the group.
         import uvloop
@@ -75,18 +65,11 @@ def run(context: click.Context, /, file: Path, changed: tuple[str, ...], bootstr
 
 
 async def _run(application: Application, *, as_json: bool) -> None:
-    from broker_cy.admin import AdminClient
     from broker_streams.hosts.embedded.host import EmbeddedHost
     from broker_streams.hosts.settings import HostSettings
 
-    config = application.config
-    settings = HostSettings.of(config)
-    security = security_of(_security(config), str(application.path))
-    servers = config.get(BOOTSTRAP)
-    if not servers:
-        raise ApplicationError(f"{application.path}: {BOOTSTRAP} is missing")
-    named = servers if isinstance(servers, str) else ",".join(servers)
-    client = AdminClient(named, client_id=settings.application_id, login=security.login, tls=security.tls)
+    settings = HostSettings.of(application.config)
+    client = client_of(application, settings.application_id)
     async with client:
         host = EmbeddedHost(client, application.topology, settings)
         loop = asyncio.get_running_loop()
@@ -98,51 +81,19 @@ async def _run(application: Application, *, as_json: bool) -> None:
         await host.run()
 
 
-def _changes(given: tuple[str, ...]) -> dict[str, str]:
-    """Raises ApplicationError: an option that is no NAME=VALUE."""
-    found = {}
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not equals or not name:
-            raise ApplicationError(f"-X {each}: NAME=VALUE is expected")
-        found[name.strip()] = value.strip()
-    return found
-
-
-def _security(config: Mapping[str, Any]) -> dict[str, str]:
-    """The settings of connections, as texts."""
-    return {name: str(value) for name, value in config.items() if name.startswith(PREFIXES) and value is not None}
-
-
 @command.command()
-@_APPLICATION
-@_SETTINGS
-@_JSON
+@application_argument
+@settings_option
+@json_option
 @click.pass_context
 def describe(context: click.Context, /, file: Path, changed: tuple[str, ...], as_json: bool) -> None:
     """Print the topology of APP.py: Kafka Streams' text, or the whole plan as JSON."""
-    with _errors(context, as_json=as_json):
+    with errors(context, as_json=as_json):
         from broker_streams.plan import codec
         from broker_streams.plan import describe as text
 
-        topology = load(file, _changes(changed)).topology
+        topology = load(file, changes(changed)).topology
         print(codec.to_json(topology) if as_json else text.describe(topology), end="\n" if as_json else "")
-
-
-@contextlib.contextmanager
-def _errors(context: click.Context, *, as_json: bool) -> Iterator[None]:
-    """End the command with a message, and the exit code of the error."""
-    from broker_streams.kernel.errors import StreamsError
-
-    try:
-        yield
-    except ClientError as error:
-        context.exit(end(PROGRAM, error, as_json=as_json))
-    except StreamsError as error:
-        cause = f": {error.__cause__}" if error.__cause__ is not None else ""
-        context.exit(end(PROGRAM, ClientError(Failure.REFUSED, f"{error}{cause}"), as_json=as_json))
-    except ValueError as error:
-        context.exit(end(PROGRAM, ClientError(Failure.INVALID, str(error)), as_json=as_json))
 
 
 def main() -> int:

@@ -1,0 +1,1 @@
+"""The commands of `broker-streams` beside `run` and `describe`."""
