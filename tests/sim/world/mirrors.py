@@ -118,6 +118,9 @@ class Mirrors:
         self._promoted: defaultdict[Key, dict[int, Content]] = defaultdict(dict)
         # Copies of batches that no node has shown as committed yet: the one that did may have ended at once.
         self._early: dict[tuple[bool, Key, int], Content] = {}
+        # What a node of the home cluster committed and deleted in one turn, so that no node shows it any more. A copy
+        # may have it.
+        self._deleted: defaultdict[tuple[bool, Key], list[range]] = defaultdict(list)
         # By node and partition: its process, and the offset up to which its batches are known.
         self._seen: dict[tuple[str, Key], tuple[int, int]] = {}
         # Up to which offset leaders of the first cluster keep their logs after the reversal; and the partitions that
@@ -143,6 +146,8 @@ class Mirrors:
             high = partition.high_watermark
             # After a reversal it goes back.
             seen = min(seen, high) if life == machine.ends else 0
+            if life == machine.ends and seen < partition.log.log_start_offset:
+                self._deleted_at_once(key, range(seen, partition.log.log_start_offset), in_target=in_target)
             if high > seen:
                 for base, content in _contents(partition.log, seen, high).items():
                     self._note(machine, key, base, content, in_target=in_target)
@@ -152,6 +157,13 @@ class Mirrors:
                 assert end >= self._kept[key], (
                     f"{machine.host} leads {key} with the end {end}, and had everything up to {self._kept[key]}"
                 )
+
+    def _deleted_at_once(self, key: Key, offsets: range, *, in_target: bool) -> None:
+        self._deleted[in_target, key].append(offsets)
+        known = (self._promoted if in_target else self._original)[key]
+        for base in [at for is_promoted, of, at in self._early if (is_promoted, of) == (in_target, key)]:
+            if base in offsets:
+                known[base] = self._early.pop((in_target, key, base))
 
     def _note(self, machine: Machine, key: Key, base: int, content: Content, *, in_target: bool) -> None:
         is_promoted = content.leader_epoch >= PROMOTION_EPOCHS
@@ -166,6 +178,8 @@ class Mirrors:
             assert known[base] == content, (
                 f"{machine.host} has {content} at {base} of {key}, and the original is {known[base]}"
             )
+        elif any(base in offsets for offsets in self._deleted[is_promoted, key]):
+            known[base] = content
         else:
             home = self._target if is_promoted else self._source
             assert not home.is_calm_since(self._world.time.now_us - CALM_US), (
