@@ -403,9 +403,10 @@ def _describe_all(api: ApiKey) -> Callable[[Run, int], None]:
         group = run.name
         assigned(run, topic, f"{group}-consumer")
         epoch = share(run, topic, f"{group}-share")
-        for field in ("group_epoch", "assignment_epoch", "member_epoch"):
-            # It depends on how soon the state of the share partitions is made.
-            run.names.give_number(field, "epoch of the share group", epoch)
+        if api == ApiKey.SHARE_GROUP_DESCRIBE:
+            for field in ("group_epoch", "assignment_epoch", "member_epoch"):
+                # It depends on how soon the state of the share partitions is made.
+                run.names.give_number(field, "epoch of the share group", epoch)
         streams(run, topic, f"{group}-streams")
         Member(run, f"{group}-classic", "classic").join()
         kinds = [f"{group}-{kind}" for kind in ("consumer", "share", "streams", "classic", "absent")]
