@@ -35,6 +35,8 @@ from broker_streams.dsl.topology import Topology
 from broker_streams.hosts.announced import announced
 from broker_streams.hosts.embedded.tasks import Running, Tasks, committed_offsets
 from broker_streams.hosts.embedded.writer import Fenced, Offsets, Results, Writer, add
+from broker_streams.hosts.measures import Life, Measures
+from broker_streams.hosts.measures import State as InstanceState
 from broker_streams.hosts.settings import HostSettings
 from broker_streams.kernel.build import build_global
 from broker_streams.kernel.errors import StreamsError
@@ -55,7 +57,10 @@ STANDBY_S: Final = 1.0
 
 
 class EmbeddedHost:
-    """One instance. `statuses` says why the group waits; `committed` counts commits, and `processed` records."""
+    """One instance. `statuses` says why the group waits; `committed` counts commits, and `processed` records.
+
+    `life` has the state, `measures` the counts. `after_commit` are called while nothing is uncommitted.
+    """
 
     def __init__(
         self,
@@ -106,6 +111,8 @@ class EmbeddedHost:
         )
         self._isolation = Isolation.READ_COMMITTED if settings.is_exactly_once else Isolation.READ_UNCOMMITTED
         self.committed = self.processed = 0
+        self.life, self.measures = Life(now_ms), Measures()
+        self.after_commit: list[Callable[[], None]] = []
         self._turn = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._taken: frozenset[Assigned] = frozenset()
@@ -124,10 +131,22 @@ class EmbeddedHost:
 
     def stop(self) -> None:
         """Let `run` commit, leave the group and return."""
+        self.life.enter(InstanceState.PENDING_SHUTDOWN)
         self._stopping.set()
 
     async def run(self) -> None:
         """Raises StreamsError: a task cannot go on. ClientError: the cluster refuses the application."""
+        self.life.enter(InstanceState.REBALANCING)
+        try:
+            await self._run()
+        except Exception as error:
+            self.life.enter(InstanceState.ERROR, error)
+            raise
+        finally:
+            if self.life.state is not InstanceState.ERROR:
+                self.life.enter(InstanceState.NOT_RUNNING)
+
+    async def _run(self) -> None:
         await self._look_at_topics()
         followed = []
         if self._global is not None:
@@ -190,6 +209,7 @@ class EmbeddedHost:
         await self._commit_or_lose()
         for each in parts:
             self.tasks.close((each.subtopology, each.partition))
+            self.measures.tasks_closed += 1
         self._taken -= parts
 
     # ---- the tasks
@@ -202,10 +222,16 @@ class EmbeddedHost:
             async with self._turn:
                 await self._follow_group()
                 if chunk is not None:
-                    self.tasks.take(chunk)
+                    self._take(chunk)
                 self._process()
                 await self._maybe_commit()
                 await self._look_after(loop.time())
+
+    def _take(self, chunk: Chunk) -> None:
+        begin_ns = time.perf_counter_ns()
+        if self.tasks.take(chunk):
+            taken_ns = time.perf_counter_ns() - begin_ns
+            self.measures.poll(chunk.partition.topic, len(chunk.records), chunk.size_bytes, taken_ns)
 
     async def _next_chunk(self) -> Chunk | None:
         """The next chunk, or None soon if there is other work."""
@@ -233,17 +259,22 @@ class EmbeddedHost:
         lost = self._taken if self.member.fenced != self._fenced else self._taken - owned
         self._fenced = self.member.fenced
         if lost:
+            self.life.enter(InstanceState.REBALANCING)
             await self._stop_reading()
             self._lose(lost)
         if fresh := owned - self._taken:
+            self.life.enter(InstanceState.REBALANCING)
             await self._stop_reading()
             await self._look_at_topics()
             committed = await committed_offsets(self._client, self._settings.application_id)
             for each in sorted(fresh, key=lambda task: (task.subtopology, task.partition)):
                 made = self.tasks.make((each.subtopology, each.partition), each.role)
+                self.measures.tasks_created += 1
                 if each.role is Role.ACTIVE:
                     await self.tasks.begin(made, committed, self._now_ms())
             self._taken |= fresh
+        if self.member.state is State.STABLE and not self.member.must_rejoin:
+            self.life.enter(InstanceState.RUNNING)
         if self._pump is None and self.tasks.active:
             self._pump = asyncio.create_task(self._read())
 
@@ -252,13 +283,20 @@ class EmbeddedHost:
         self._results, self._result_count = {}, 0
         for each in parts:
             self.tasks.close((each.subtopology, each.partition))
+            self.measures.tasks_closed += 1
         self._taken -= parts
 
     def _process(self) -> None:
-        now_ms = self._now_ms()
+        now_ms, clock = self._now_ms(), time.perf_counter_ns
         for each in self.tasks.active:
-            self.processed += each.task.run(now_ms, STEP_RECORDS)
-            each.task.punctuate(now_ms)
+            begin_ns = clock()
+            count = each.task.run(now_ms, STEP_RECORDS)
+            run_ns = clock()
+            if count:
+                self.processed += count
+                self.measures.process(each.measures, count, run_ns - begin_ns)
+            if each.task.punctuate(now_ms):
+                self.measures.punctuate(each.measures, clock() - run_ns)
             self._collect(each)
 
     def _collect(self, of: Running) -> None:
@@ -290,6 +328,7 @@ class EmbeddedHost:
 
     async def _commit(self) -> None:
         """Raises Fenced, ClientError, StreamsError."""
+        begin_ns = time.perf_counter_ns()
         offsets: dict[TopicPartition, int] = {}
         texts: dict[TopicPartition, str] = {}
         for each in self.tasks.active:
@@ -309,6 +348,11 @@ class EmbeddedHost:
         for each in self.tasks.active:
             each.committed |= {key: at for key, at in offsets.items() if key in each.inputs}
         self.committed += 1
+        for (topic, _), records in results.items():
+            self.measures.produce(topic, len(records), 0)
+        self.measures.commit(time.perf_counter_ns() - begin_ns)
+        for call in self.after_commit:
+            call()
 
     async def _look_after(self, now_s: float) -> None:
         """Standbys follow their changelogs, and repartition topics lose what was processed."""

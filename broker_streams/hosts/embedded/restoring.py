@@ -56,8 +56,8 @@ class Restorer:
                         if record.key is not None:
                             restore(record.key, record.value, record.timestamp, tuple(record.headers))
                     count += len(chunk.records)
+                    self.restored += len(chunk.records)
                     self.positions[chunk.partition] = chunk.next_offset
-        self.restored += count
         return count
 
     def written(self, key: TopicPartition, next_offset: int) -> None:

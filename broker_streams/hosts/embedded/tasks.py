@@ -14,6 +14,7 @@ from broker_cy.admin.records import Start
 from broker_cy.client.streams_member import Role
 from broker_cy.core.java_duration import duration_ms
 from broker_streams.hosts.embedded.restoring import Restorer, changelog_partitions
+from broker_streams.hosts.measures import TaskMeasures
 from broker_streams.hosts.settings import BY_DURATION, LATEST, NO_RESET, HostSettings
 from broker_streams.kernel.build import build
 from broker_streams.kernel.errors import StreamsError
@@ -35,6 +36,9 @@ class Running:
     positions: dict[TopicPartition, int] | None = None
     # The offsets of the last commit.
     committed: dict[TopicPartition, int] = field(default_factory=dict)
+    measures: TaskMeasures = field(default_factory=TaskMeasures)
+    # Records that the broker has beyond `positions`, as the last answers say.
+    lags: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def is_active(self) -> bool:
@@ -99,9 +103,8 @@ class Tasks:
         for key, span in spans.items():
             if not span.earliest <= of.positions[key] <= span.end:
                 of.positions |= await self._starts([key], now_ms)
-        of.task.update_lags(
-            {(key.topic, key.partition): max(0, spans[key].end - at) for key, at in of.positions.items()}
-        )
+        of.lags = {key: max(0, spans[key].end - at) for key, at in of.positions.items()}
+        of.task.update_lags({(key.topic, key.partition): lag for key, lag in of.lags.items()})
 
     def _source_changelogs(self, of: Running, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """A changelog that is a source topic too: what the task has not processed is no state yet."""
@@ -144,7 +147,8 @@ class Tasks:
                 each.task.add(key.topic, key.partition, inputs)
                 each.positions[key] = chunk.next_offset
                 end = chunk.last_stable_offset if self._settings.is_exactly_once else chunk.high_watermark
-                each.task.update_lags({(key.topic, key.partition): max(0, end - chunk.next_offset)})
+                each.lags[key] = lag = max(0, end - chunk.next_offset)
+                each.task.update_lags({(key.topic, key.partition): lag})
                 return True
         return False
 
