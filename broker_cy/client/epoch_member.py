@@ -7,12 +7,11 @@ uses, the member wants to join again, as the hosts call it: the host gives up wh
 at once. The next heartbeat reports them, so that the coordinator gives those that were given up to other members.
 
 `generation` is the epoch of the member. The coordinator sets the session timeout and the heartbeat interval.
+HeartbeatMember has the part that streams groups share.
 """
 
 from __future__ import annotations
 
-import enum
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -28,43 +27,16 @@ from broker_cy.client.group_member import (
     State,
     error_name,
 )
+from broker_cy.client.heartbeat_member import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatMember, Outcome, outcome_of
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 EPOCH_HEARTBEAT: Final = "ConsumerGroupHeartbeat"
-_JOIN_EPOCH: Final = 0
-_LEAVE_EPOCH: Final = -1
 # The version of OffsetFetch with member epochs, which still has names of topics.
 _OFFSET_FETCH_BY_NAME: Final = 9
 
 
-class Outcome(enum.Enum):
-    """The consequence of an error of a heartbeat."""
-
-    RETRY = enum.auto()
-    FIND_COORDINATOR = enum.auto()
-    LOSE_ALL = enum.auto()
-    FAIL = enum.auto()
-
-
-_E = ErrorCode
-_OUTCOMES: Final[Mapping[ErrorCode, Outcome]] = {
-    _E.COORDINATOR_NOT_AVAILABLE: Outcome.FIND_COORDINATOR,
-    _E.NOT_COORDINATOR: Outcome.FIND_COORDINATOR,
-    _E.COORDINATOR_LOAD_IN_PROGRESS: Outcome.RETRY,
-    # The member that had the instance id is still in its session.
-    _E.UNRELEASED_INSTANCE_ID: Outcome.RETRY,
-    _E.UNKNOWN_MEMBER_ID: Outcome.LOSE_ALL,
-    _E.FENCED_MEMBER_EPOCH: Outcome.LOSE_ALL,
-}
-
-
-def outcome_of(code: ErrorCode) -> Outcome:
-    """Return the consequence of an error of a heartbeat, of consumer and streams groups."""
-    return _OUTCOMES.get(code, Outcome.RETRY if code.retriable else Outcome.FAIL)
-
-
-class EpochMember(ConsumerMember):
+class EpochMember(HeartbeatMember[Partition], ConsumerMember):
     """One member. `names` are the topics that it knows by id, `new_id` makes the id of a new member."""
 
     def __init__(
@@ -74,13 +46,8 @@ class EpochMember(ConsumerMember):
         names: Mapping[UUID, str],
         new_id: Callable[[], str],
     ) -> None:
-        super().__init__(settings, ConsumerProtocol(topics))
-        self._topics, self._names, self._new_id = tuple(topics), names, new_id
-        # The partitions that the coordinator has told last.
-        self._target: frozenset[Partition] = frozenset()
-        # Whether the next heartbeat tells what the member owns.
-        self._reports = False
-        self._interval_s = settings.heartbeat_interval_ms / 1000
+        super().__init__(settings, ConsumerProtocol(topics), new_id)
+        self._topics, self._names = tuple(topics), names
 
     # ---- actions ----
 
@@ -99,28 +66,19 @@ class EpochMember(ConsumerMember):
             return self._fetch_offsets()
         return None
 
-    def wait_s(self, now_s: float, *, may_join: bool = True) -> float:
-        if self.state is State.FAILED or (self.state is State.UNJOINED and not may_join):
-            return math.inf
-        due_s = max(self._retry_s, self._beat_s) if self.state is State.STABLE else self._retry_s
-        return max(0.0, due_s - now_s)
-
     def _beat(self, now_s: float) -> Send:
-        is_join = self.state is State.UNJOINED
-        if is_join and not self.member_id:
-            self.member_id = self._new_id()
-        self._beat_s = now_s + self._interval_s
+        epoch = self._begin_beat(now_s)
         request = messages.ConsumerGroupHeartbeatRequest(
             group_id=self.settings.group_id,
             member_id=self.member_id,
-            member_epoch=_JOIN_EPOCH if is_join else self.generation,
+            member_epoch=epoch,
             instance_id=self.settings.instance_id,
             topic_partitions=None,
         )
-        if is_join:
+        if epoch == JOIN_EPOCH:
             request.rebalance_timeout_ms = self.settings.rebalance_timeout_ms
             request.subscribed_topic_names = list(self._topics)
-        if is_join or self._reports:
+        if epoch == JOIN_EPOCH or self._reports:
             ids = {name: topic_id for topic_id, name in self._names.items()}
             part = messages.ConsumerGroupHeartbeatRequest.TopicPartitions
             request.topic_partitions = [
@@ -150,7 +108,7 @@ class EpochMember(ConsumerMember):
             request = messages.ConsumerGroupHeartbeatRequest(
                 group_id=self.settings.group_id,
                 member_id=self.member_id,
-                member_epoch=_LEAVE_EPOCH,
+                member_epoch=LEAVE_EPOCH,
                 instance_id=self.settings.instance_id,
                 topic_partitions=None,
             )
@@ -159,9 +117,9 @@ class EpochMember(ConsumerMember):
         self.forget()
         return send
 
-    def forget(self) -> None:
-        super().forget()
-        self._target, self._reports = frozenset(), False
+    def _lose(self) -> None:
+        super()._lose()
+        self.committed = {}
 
     # ---- answers ----
 
@@ -179,11 +137,7 @@ class EpochMember(ConsumerMember):
             return error_name(answer.error_code) if answer.error_code else ""
         if answer.error_code:
             return self._refused_heartbeat(ErrorCode(answer.error_code), now_s)
-        if self.state is State.UNJOINED:
-            self.joins += 1
-        self.state, self.generation = State.STABLE, answer.member_epoch
-        self._interval_s = answer.heartbeat_interval_ms / 1000
-        self._beat_s = now_s + self._interval_s
+        self._accepted(answer, now_s)
         if answer.assignment is not None:
             self._target = frozenset(
                 (self._names[each.topic_id], number)
@@ -194,26 +148,12 @@ class EpochMember(ConsumerMember):
             self.must_rejoin = self._target != self.owned
         return ""
 
-    def _refused_heartbeat(self, code: ErrorCode, now_s: float) -> str:
-        outcome = outcome_of(code)
-        self._retry_s = now_s + RETRY_S
-        if outcome is Outcome.LOSE_ALL:
-            self.fenced += self.state is State.STABLE
-            self._out(State.UNJOINED)
-            self._target, self._reports, self.committed = frozenset(), False, {}
-        elif outcome is Outcome.FAIL:
-            self.fail(code)
-        else:
-            self.is_coordinator_lost |= outcome is Outcome.FIND_COORDINATOR
-            self._beat_s = self._retry_s
-        return error_name(code)
-
     def _located(self, send: Send, answer: messages.OffsetFetchResponse, now_s: float) -> str:
         (group,) = answer.groups
         if group.error_code:
             # The epoch may have changed meanwhile.
             self._retry_s = now_s + RETRY_S
-            self.is_coordinator_lost |= _OUTCOMES.get(ErrorCode(group.error_code)) is Outcome.FIND_COORDINATOR
+            self.is_coordinator_lost |= outcome_of(ErrorCode(group.error_code)) is Outcome.FIND_COORDINATOR
             return error_name(group.error_code)
         if self.is_of_now(send):
             found = {

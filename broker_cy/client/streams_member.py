@@ -18,25 +18,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from broker_cy.client.epoch_member import Outcome, outcome_of
-from broker_cy.client.group_member import (
-    RETRY_S,
-    Assign,
-    GroupMember,
-    MemberSettings,
-    Mode,
-    Revoke,
-    Send,
-    State,
-    error_name,
-)
+from broker_cy.client.group_member import Assign, MemberSettings, Mode, Revoke, Send, State, error_name
+from broker_cy.client.heartbeat_member import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatMember
 from broker_cy.core.classes import NamedTuple, dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 STREAMS_HEARTBEAT: Final = "StreamsGroupHeartbeat"
-_JOIN_EPOCH: Final = 0
-_LEAVE_EPOCH: Final = -1
 # A static member that only stops: the group keeps its tasks until its session ends.
 _STOP_EPOCH: Final = -2
 
@@ -98,12 +86,12 @@ class _StreamsProtocol:
         return frozenset()
 
 
-class StreamsMember(GroupMember[Task]):
+class StreamsMember(HeartbeatMember[Task]):
     """One member. `new_id` makes the id of a new member."""
 
     def __init__(self, settings: MemberSettings, streams: StreamsSettings, new_id: Callable[[], str]) -> None:
-        super().__init__(settings, _StreamsProtocol())
-        self._streams, self._new_id = streams, new_id
+        super().__init__(settings, _StreamsProtocol(), new_id)
+        self._streams = streams
         self.statuses: tuple[Status, ...] = ()
         # The partitions of the active tasks at each endpoint, and those of standbys.
         self.endpoints: dict[Endpoint, tuple[frozenset[tuple[str, int]], frozenset[tuple[str, int]]]] = {}
@@ -111,12 +99,7 @@ class StreamsMember(GroupMember[Task]):
         # How often the host should pass new offsets to `tell_offsets`.
         self.offset_interval_s = math.inf
         self._endpoints_epoch = -1
-        # The tasks that the coordinator has told last.
-        self._target: frozenset[Task] = frozenset()
-        # Whether the next heartbeat tells what the member owns.
-        self._reports = False
         self._offsets: tuple[Mapping[tuple[str, int], int], Mapping[tuple[str, int], int]] | None = None
-        self._interval_s = settings.heartbeat_interval_ms / 1000
         self._shuts_down = False
 
     def tell_offsets(self, reached: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int]) -> None:
@@ -144,27 +127,18 @@ class StreamsMember(GroupMember[Task]):
             return self._beat(now_s)
         return None
 
-    def wait_s(self, now_s: float, *, may_join: bool = True) -> float:
-        if self.state is State.FAILED or (self.state is State.UNJOINED and not may_join):
-            return math.inf
-        due_s = max(self._retry_s, self._beat_s) if self.state is State.STABLE else self._retry_s
-        return max(0.0, due_s - now_s)
-
     def revoked(self, parts: Iterable[Task]) -> None:
         super().revoked(parts)
         self._reports = True
 
     def _beat(self, now_s: float) -> Send:
-        is_join = self.state is State.UNJOINED
-        if is_join and not self.member_id:
-            self.member_id = self._new_id()
-        self._beat_s = now_s + self._interval_s
-        request = self._request(_JOIN_EPOCH if is_join else self.generation)
+        epoch = self._begin_beat(now_s)
+        request = self._request(epoch)
         request.endpoint_information_epoch = self._endpoints_epoch
         request.shutdown_application = self._shuts_down
-        if is_join:
+        if epoch == JOIN_EPOCH:
             self._introduce(request)
-        if is_join or self._reports:
+        if epoch == JOIN_EPOCH or self._reports:
             request.active_tasks, request.standby_tasks, request.warmup_tasks = (
                 _by_subtopology(task for task in self.owned if task.role is role) for role in Role
             )
@@ -199,11 +173,11 @@ class StreamsMember(GroupMember[Task]):
 
     def leave(self) -> Send | None:
         """Return the heartbeat by which a member leaves; None if the coordinator does not know it."""
-        return self._last_beat(_LEAVE_EPOCH)
+        return self._last_beat(LEAVE_EPOCH)
 
     def stop(self) -> Send | None:
         """The same for a static member that comes back: its tasks stay its own until the session ends."""
-        return self._last_beat(_LEAVE_EPOCH if self.settings.instance_id is None else _STOP_EPOCH)
+        return self._last_beat(LEAVE_EPOCH if self.settings.instance_id is None else _STOP_EPOCH)
 
     def _last_beat(self, epoch: int) -> Send | None:
         send = None
@@ -213,12 +187,9 @@ class StreamsMember(GroupMember[Task]):
         self.forget()
         return send
 
-    def forget(self) -> None:
-        super().forget()
-        self._lose()
-
     def _lose(self) -> None:
-        self._target, self._reports, self.statuses = frozenset(), False, ()
+        super()._lose()
+        self.statuses = ()
         self.endpoints, self._endpoints_epoch = {}, -1
 
     # ---- answers ----
@@ -232,12 +203,8 @@ class StreamsMember(GroupMember[Task]):
         if not self.is_of_now(send):
             return error_name(answer.error_code) if answer.error_code else ""
         if answer.error_code:
-            return self._refused_heartbeat(ErrorCode(answer.error_code), answer.error_message or "", now_s)
-        if self.state is State.UNJOINED:
-            self.joins += 1
-        self.state, self.generation = State.STABLE, answer.member_epoch
-        self._interval_s = answer.heartbeat_interval_ms / 1000
-        self._beat_s = now_s + self._interval_s
+            return self._refused_with(ErrorCode(answer.error_code), answer.error_message or "", now_s)
+        self._accepted(answer, now_s)
         self.offset_interval_s = answer.task_offset_interval_ms / 1000 or math.inf
         self.statuses = tuple(Status(each.status_code, each.status_detail) for each in answer.status or ())
         if answer.active_tasks is not None:
@@ -264,22 +231,14 @@ class StreamsMember(GroupMember[Task]):
             for each in answer.partitions_by_user_endpoint
         }
 
-    def _refused_heartbeat(self, code: ErrorCode, text: str, now_s: float) -> str:
-        outcome = outcome_of(code)
-        self._retry_s = now_s + RETRY_S
-        if outcome is Outcome.LOSE_ALL:
-            self.fenced += self.state is State.STABLE
-            self._out(State.UNJOINED)
-            self._lose()
-        elif outcome is Outcome.FAIL:
+    def _refused_with(self, code: ErrorCode, text: str, now_s: float) -> str:
+        name = self._refused_heartbeat(code, now_s)
+        if self.state is State.FAILED:
             self.failure_text = text
-            self.fail(code)
             self._lose()
-        else:
-            self.is_coordinator_lost |= outcome is Outcome.FIND_COORDINATOR
-            self._beat_s = self._retry_s
-            self._reports |= self.state is State.STABLE
-        return error_name(code)
+        # The coordinator may not have taken the report.
+        self._reports |= self.state is State.STABLE
+        return name
 
 
 def _by_subtopology(tasks: Iterable[Task]) -> list[messages.StreamsGroupHeartbeatRequest.TaskIds]:
