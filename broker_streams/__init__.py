@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from broker_streams.kernel.processor import Processor as Processor
     from broker_streams.kernel.processor import ProcessorContext as ProcessorContext
     from broker_streams.kernel.processor import PunctuationType as PunctuationType
+    from broker_streams.plan.lineage.declared import declared_lineage as declared_lineage
     from broker_streams.plan.stores import Store as Store
     from broker_streams.plan.stores import StoreKind as StoreKind
     from broker_streams.plan.timestamps import TimestampExtractor as TimestampExtractor
@@ -87,6 +88,7 @@ _MODULES: Final = {
     "dsl.windowed": ("SessionWindowedKStream", "TimeWindowedKStream"),
     "kernel.errors": ("ErrorContext", "Response", "Result", "StreamsError", "log_and_continue", "log_and_fail"),
     "kernel.processor": ("Processor", "ProcessorContext", "PunctuationType"),
+    "plan.lineage.declared": ("declared_lineage",),
     "plan.stores": ("Store", "StoreKind"),
     "plan.timestamps": ("TimestampExtractor",),
     "plan.topology": ("TopologyError",),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import signal
+import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -25,11 +27,15 @@ from broker_streams.commands.context import (
     settings_option,
 )
 
+if TYPE_CHECKING:
+    from broker_streams.plan.topology import Topology
+
 EPILOG: Final = """\b
 examples:
   broker-streams run app.py                 run the application in this process
   broker-streams run app.py -X commit.interval.ms=20
   broker-streams describe app.py            its topology, as Kafka Streams describes it
+  broker-streams describe app.py --lineage  the input columns that each output column comes from
 """
 
 
@@ -84,16 +90,36 @@ async def _run(application: Application, *, as_json: bool) -> None:
 @command.command()
 @application_argument
 @settings_option
+@click.option(
+    "--lineage", is_flag=True, help="Print which columns of input topics each column of an output topic comes from."
+)
 @json_option
 @click.pass_context
-def describe(context: click.Context, /, file: Path, changed: tuple[str, ...], as_json: bool) -> None:
-    """Print the topology of APP.py: Kafka Streams' text, or the whole plan as JSON."""
+def describe(context: click.Context, /, file: Path, changed: tuple[str, ...], lineage: bool, as_json: bool) -> None:
+    """Print the topology of APP.py: Kafka Streams' text, or the whole plan as JSON.
+
+    For --lineage, the functions of the application are called with values that note their uses. Functions of peek and
+    foreach, and processors, are not called.
+    """
     with errors(context, as_json=as_json):
         from broker_streams.plan import codec
         from broker_streams.plan import describe as text
 
         topology = load(file, changes(changed)).topology
+        if lineage:
+            print(_lineage(topology, as_json=as_json), end="\n" if as_json else "")
+            return
         print(codec.to_json(topology) if as_json else text.describe(topology), end="\n" if as_json else "")
+
+
+def _lineage(topology: Topology, *, as_json: bool) -> str:
+    from broker_streams.plan.lineage import columns
+    from broker_streams.plan.lineage.of_plan import lineage_of
+
+    # Functions of the application may print.
+    with contextlib.redirect_stdout(sys.stderr):
+        found = lineage_of(topology)
+    return columns.to_json(found) if as_json else columns.to_text(found)
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from broker_streams.cli import command
 from broker_streams.plan import codec
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "streams.md"
-APPLICATION, DRIVEN, WINDOWS, TABLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+APPLICATION, DRIVEN, WINDOWS, TABLES, LINEAGE = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 @pytest.fixture
@@ -43,6 +44,15 @@ def test_describe_prints_kafkas_text_and_the_plan(application: Path) -> None:
     made = load(application).topology
     plan = CliRunner().invoke(command, ["describe", "--json", str(application)])
     assert plan.output.strip() == codec.to_json(made)
+
+
+def test_describe_prints_the_lineage_of_the_page(tmp_path: Path) -> None:
+    """If this fails, the page promises a lineage that the command does not find."""
+    path = tmp_path / "app.py"
+    path.write_text(LINEAGE)
+    shown = CliRunner().invoke(command, ["describe", str(path), "--lineage"])
+    assert shown.exit_code == 0
+    assert textwrap.indent(shown.output, "    ") in PAGE.read_text()
 
 
 @pytest.mark.parametrize(

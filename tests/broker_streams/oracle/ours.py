@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from broker_streams import TopologyTestDriver
+from broker_streams import Topology, TopologyTestDriver
 from broker_streams.records import NO_HEADERS, Headers, ValueAndTimestamp, VersionedRecord, Windowed
 from tests.broker_streams.oracle.our_calls import OurCalls
 from tests.broker_streams.oracle.spec import Spec
@@ -23,10 +23,7 @@ def answer_of(spec: Spec) -> dict[str, Any]:
     config = _DEFAULTS | dict(spec.get("config", {}))
     found: dict[str, Any] = {}
     try:
-        calls = OurCalls()
-        for each in spec["calls"]:
-            calls.make(each)
-        topology = calls.builder.build(config)
+        topology = topology_of(spec, config)
         # As in Java, the name of a lambda says nothing.
         found["description"] = re.sub(r"\(extractor class: .*\)", "(extractor)", topology.describe())
     except Exception as error:
@@ -41,6 +38,13 @@ def answer_of(spec: Spec) -> dict[str, Any]:
     except Exception as error:
         return _failed("close", error) | found
     return found
+
+
+def topology_of(spec: Spec, config: Mapping[str, Any]) -> Topology:
+    calls = OurCalls()
+    for each in spec["calls"]:
+        calls.make(each)
+    return calls.builder.build(config)
 
 
 def _failed(at: Any, error: Exception) -> dict[str, Any]:
