@@ -79,9 +79,11 @@ def restart_at(Log log not None, int64_t offset, int64_t now_ms, remove=None):
     """Replace the log by an empty one that begins at `offset`. For a follower that is behind the log start of its leader. `remove` is
     that of truncate_to.
 
-    Raises OSError, StorageError; then the log is offline, because it may have lost a part of its segments.
+    Raises OSError, StorageError; then the log is offline, because it may have lost a part of its segments. The next start serves
+    the rest of it.
     """
     cdef Segment segment, fresh
+    cdef int64_t left = log.written_end_offset
     log.refuse_staged()
     log.generation += 1
     fresh = Segment(log.directory, offset, log.open_files, 0, False, index_interval_bytes=log.config.index_interval_bytes)
@@ -89,6 +91,7 @@ def restart_at(Log log not None, int64_t offset, int64_t now_ms, remove=None):
         # From the newest to the oldest: a crash leaves a valid log, which is behind its leader again.
         while log.segments:
             segment = log.segments.pop()
+            left = min(left, segment.base_offset)
             log.drop_unflushed(segment.size)
             segment.cuts += 1
             segment.close()
@@ -100,7 +103,11 @@ def restart_at(Log log not None, int64_t offset, int64_t now_ms, remove=None):
         log.epochs.clear()
         log.epochs.write()
     except OSError as error:
-        log.mark_offline(f"cannot begin the log again at offset {offset}: {error}")
+        # The removed segments are no damage: the leader has deleted their records.
+        log.log_end_offset = log.written_end_offset = left
+        log.synced_end_offset = min(log.synced_end_offset, left)
+        log.recovery_point = min(log.recovery_point, left)
+        log.mark_offline(f"cannot begin the log again at offset {offset}: {error}", is_end=True)
         raise
     finally:
         log.segments = [fresh]

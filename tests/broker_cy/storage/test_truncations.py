@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -164,6 +165,39 @@ def test_an_index_that_cannot_be_renamed_takes_the_log_offline(tmp_path: Path, m
         manager.restart_at(log, 90, 0, lambda: None)
     assert log.offline is not None
     manager.crash()
+
+
+def test_a_start_serves_the_rest_of_a_log_that_could_not_begin_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, a follower whose leader has deleted everything stays offline for good after one failed rename: its
+    start takes the segments that are gone for lost records.
+    """
+    manager = open_manager(tmp_path)
+    log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
+    for _ in range(2):
+        fill(log, 4)
+        log.begin_segment(0)
+    fill(log, 4)
+    rename = os.rename
+
+    def refused(old: str, new: str) -> None:
+        if old.endswith(f"{8:020d}.log"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), old)
+        rename(old, new)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", refused)
+        with pytest.raises(StorageError, match="No space left"):
+            manager.restart_at(log, 90, 0, lambda: None)
+    assert log.offline is not None
+    manager.crash()
+    again = open_manager(tmp_path)
+    found = again.get("t", 0)
+    assert found is not None
+    assert found.offline is None
+    assert 8 <= found.log_end_offset <= 16
+    again.crash()
 
 
 def test_a_deleted_log_waits_for_nothing(tmp_path: Path) -> None:
