@@ -44,7 +44,7 @@ class Outgoing(asyncio.Transport):
         self._connection: Connection | None = None
         # Bytes that have arrived and were not read; None is the end.
         self._inbox: deque[bytes | None] = deque()
-        self._is_paused = self._is_closing = False
+        self._is_made = self._is_paused = self._is_closing = False
 
     async def open(self) -> None:
         """Raises ConnectionRefusedError."""
@@ -77,6 +77,7 @@ class Outgoing(asyncio.Transport):
         if self._opened.done():
             return
         if self._connection is not None:
+            self._is_made = True
             self._protocol.connection_made(self)
         self._opened.set_result(self._connection)
         if self._inbox:
@@ -107,7 +108,8 @@ class Outgoing(asyncio.Transport):
             self._loop.arrived(self._deliver)
 
     def _deliver(self) -> None:
-        if not self._opened.done():
+        # The attempt may also have ended without a connection that the protocol knows: its deadline was over.
+        if not self._is_made:
             return
         while self._inbox and not self._is_paused and not self._is_closing:
             what = self._inbox.popleft()
