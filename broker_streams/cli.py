@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import logging
 import signal
@@ -36,10 +37,27 @@ examples:
   broker-streams run app.py -X commit.interval.ms=20
   broker-streams describe app.py            its topology, as Kafka Streams describes it
   broker-streams describe app.py --lineage  the input columns that each output column comes from
+  broker-streams test app.py                run the tests in app.test.yaml
 """
 
 
-@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+# Further commands: the module of the room `commands`, which is imported when its command is used.
+COMMANDS: Final = {"test": "test"}
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), *COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        name = COMMANDS[cmd_name]
+        found: click.Command = getattr(importlib.import_module(f"broker_streams.commands.{name}"), f"{name}_command")
+        return found
+
+
+@click.group(cls=_Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(message=version_text(PROGRAM), version="")
 def command() -> None:
     """Run applications of the Streams API in Python."""

@@ -188,6 +188,10 @@ class Versions:
                     shown.append((found.value, found.valid_from, found.valid_to))
         return shown
 
+    def latest_keys(self) -> Iterator[bytes]:
+        """The keys that have a latest value."""
+        return (key for key, _ in self._latest.items())
+
     def rows(self) -> Rows:
         """Latest values, then the segments in the order of time."""
         yield from self._latest.items()
@@ -249,6 +253,10 @@ class VersionedStore:
             found.reverse()
         value_of = self._bound.value_of
         return (VersionedRecord(value_of(value), valid_from, valid_to) for value, valid_from, valid_to in found)
+
+    def latest_keys(self) -> Iterator[Any]:
+        """The keys that have a value now, in the order of their bytes."""
+        return (self._bound.key_of(key) for key in self._versions.latest_keys())
 
     def set_flush_listener(self, listener: Any, send_old_values: bool) -> bool:
         """False: versioned stores have no cache."""
