@@ -9,6 +9,7 @@ from typing import Any, Final
 from broker_cy.core.java_duration import duration_ms
 from broker_streams.hosts.announced import DAY_MS
 from broker_streams.kernel.settings import TaskSettings
+from broker_streams.state.directory import default_root
 
 EXACTLY_ONCE: Final = "exactly_once_v2"
 AT_LEAST_ONCE: Final = "at_least_once"
@@ -42,6 +43,16 @@ class HostSettings:
     endpoint: str = ""
     client_tags: Mapping[str, str] = field(default_factory=dict)
     repartition_purge_ms: int = 30_000
+    # state.dir, and whether it was set.
+    state_dir: str = field(default_factory=lambda: str(default_root()))
+    is_state_dir_given: bool = False
+    state_cleanup_delay_ms: int = 600_000
+    # brokercy.streams.state.buffer.bytes: about the memory of changed rows of all tasks before they go to their files.
+    state_buffer_bytes: int = 64 << 20
+    # brokercy.streams.snapshot.dir, .interval.ms and .count; "": no snapshots.
+    snapshot_dir: str = ""
+    snapshot_interval_ms: int = 600_000
+    snapshot_count: int = 2
 
     @property
     def application_id(self) -> str:
@@ -80,6 +91,17 @@ class HostSettings:
                 if name.startswith("client.tag.")
             },
             repartition_purge_ms=_number(config, "repartition.purge.interval.ms", HostSettings.repartition_purge_ms, 1),
+            state_dir=str(config.get("state.dir") or default_root()),
+            is_state_dir_given=bool(config.get("state.dir")),
+            state_cleanup_delay_ms=_number(config, "state.cleanup.delay.ms", HostSettings.state_cleanup_delay_ms, 0),
+            state_buffer_bytes=_number(
+                config, "brokercy.streams.state.buffer.bytes", HostSettings.state_buffer_bytes, 0
+            ),
+            snapshot_dir=str(config.get("brokercy.streams.snapshot.dir") or ""),
+            snapshot_interval_ms=_number(
+                config, "brokercy.streams.snapshot.interval.ms", HostSettings.snapshot_interval_ms, 1
+            ),
+            snapshot_count=_number(config, "brokercy.streams.snapshot.count", HostSettings.snapshot_count, 1),
         )
 
 

@@ -16,6 +16,7 @@ from broker_streams.kernel.partition_group import Entry, Extract, Input, Partiti
 from broker_streams.kernel.processor import Forward, Processor, ProcessorContext, TaskState
 from broker_streams.kernel.settings import TaskSettings
 from broker_streams.kernel.stores.factory import open_stores
+from broker_streams.kernel.stores.maps import OpenMaps, in_memory
 from broker_streams.kernel.task import Task
 from broker_streams.plan.functions import Function
 from broker_streams.plan.java_order import in_hash_order
@@ -36,15 +37,17 @@ def build(
     settings: TaskSettings,
     partitions: Callable[[str], int] | None = None,
     global_stores: Mapping[str, Any] | None = None,
+    open_maps: OpenMaps = in_memory,
 ) -> Task:
     """A task that lacks its inputs (`Task.assign`) and is not initialized.
 
     `partitions` returns the number of partitions of a topic; without it, the producer chooses partitions by keys, and
-    sinks with a partitioner fail. All processors may read `global_stores`.
+    sinks with a partitioner fail. All processors may read `global_stores`. `open_maps` opens the maps of
+    persistent stores.
 
     Raises StreamsError: a node has no serde. LookupError: the kernel cannot run a step.
     """
-    return _Builder(topology, part, partition, settings, partitions, global_stores or {}).build()
+    return _Builder(topology, part, partition, settings, partitions, global_stores or {}, open_maps).build()
 
 
 class _Builder:
@@ -56,11 +59,13 @@ class _Builder:
         settings: TaskSettings,
         partitions: Callable[[str], int] | None,
         global_stores: Mapping[str, Any],
+        open_maps: OpenMaps,
     ) -> None:
         self._topology = topology
         self._part = part
         self._settings = settings
         self._global_stores = global_stores
+        self._open_maps = open_maps
         self._state = TaskState(settings.application_id, (part.number, partition))
         self._state.join_emit_interval_ms = settings.join_emit_interval_ms
         self._state.window_emit_interval_ms = settings.window_emit_interval_ms
@@ -78,10 +83,7 @@ class _Builder:
         for node in nodes:
             for parent in node.parents:
                 self._children.setdefault(parent, []).append(node)
-        stores = [
-            each if each.persistent is not None else dataclasses.replace(each, persistent=not settings.in_memory_stores)
-            for each in stores_in_order(self._part)
-        ]
+        stores = [with_place(each, settings) for each in stores_in_order(self._part)]
         changelogs = {
             each.name: self._topology.changelog(each, settings.application_id) or "" for each in self._part.stores
         }
@@ -92,6 +94,7 @@ class _Builder:
             settings.key_serde,
             settings.value_serde,
             settings.cache_bytes,
+            self._open_maps,
         )
         # Children first, so that each node forwards to their bound calls.
         for node in reversed(nodes):
@@ -197,6 +200,13 @@ class _Builder:
 
 def _ignored(record: Any) -> None:
     """A source without children."""
+
+
+def with_place(store: Store, settings: TaskSettings) -> Store:
+    """The store, persistent or not, by the application's settings where it does not say it itself."""
+    if store.persistent is not None:
+        return store
+    return dataclasses.replace(store, persistent=not settings.in_memory_stores)
 
 
 def stores_in_order(part: Subtopology) -> Iterable[Store]:

@@ -28,12 +28,12 @@ from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.reader import Reader
 from broker_cy.admin.records import Start
 from broker_cy.client.group_member import MemberSettings, Revoke, Send, State
-from broker_cy.client.streams_member import Endpoint, Role, Status, StreamsMember, StreamsSettings
+from broker_cy.client.streams_member import Endpoint, Status, StreamsMember, StreamsSettings
 from broker_cy.client.streams_member import Task as Assigned
 from broker_cy.client.transaction import GroupMetadata
 from broker_streams.dsl.topology import Topology
 from broker_streams.hosts.announced import announced
-from broker_streams.hosts.embedded.tasks import Running, Tasks, committed_offsets
+from broker_streams.hosts.embedded.tasks import Running, Tasks
 from broker_streams.hosts.embedded.writer import Fenced, Offsets, Results, Writer, add
 from broker_streams.hosts.measures import Life, Measures
 from broker_streams.hosts.measures import State as InstanceState
@@ -52,8 +52,6 @@ STEP_RECORDS: Final = 1_000
 RESULTS_MAX: Final = 100_000
 # The longest wait of an idle host for a punctuation or for news of the group.
 IDLE_S: Final = 0.1
-# Between two looks at the changelogs of standbys.
-STANDBY_S: Final = 1.0
 
 
 class EmbeddedHost:
@@ -108,6 +106,7 @@ class EmbeddedHost:
             settings,
             lambda topic: self._counts.get(topic, 0),
             self._global.stores if self._global is not None else {},
+            now_ms,
         )
         self._isolation = Isolation.READ_COMMITTED if settings.is_exactly_once else Isolation.READ_UNCOMMITTED
         self.committed = self.processed = 0
@@ -123,7 +122,7 @@ class EmbeddedHost:
         self._chunks: asyncio.Queue[Chunk | ClientError] = asyncio.Queue(QUEUED_CHUNKS_MAX)
         self._global_positions: dict[TopicPartition, int] = {}
         self._pump: asyncio.Task[None] | None = None
-        self._commit_due_s = self._standby_due_s = self._purge_due_s = 0.0
+        self._commit_due_s = self._purge_due_s = 0.0
 
     @property
     def statuses(self) -> tuple[Status, ...]:
@@ -153,6 +152,7 @@ class EmbeddedHost:
             await self._fill_global_stores()
             followed.append(asyncio.create_task(self._follow_global_topics()))
         followed += [asyncio.create_task(self._be_member()), asyncio.create_task(self._work())]
+        followed.append(asyncio.create_task(self.tasks.states.look_after(self.tasks.is_up)))
         stopping = asyncio.create_task(self._stopping.wait())
         is_clean = False
         try:
@@ -176,7 +176,7 @@ class EmbeddedHost:
             if is_clean:
                 await self._commit()
         for task_id in list(self.tasks.running):
-            self.tasks.close(task_id)
+            self.tasks.close(task_id, sync=True)
         with suppress(ClientError):
             send = self.member.stop()
             if send is not None:
@@ -266,14 +266,15 @@ class EmbeddedHost:
             self.life.enter(InstanceState.REBALANCING)
             await self._stop_reading()
             await self._look_at_topics()
-            committed = await committed_offsets(self._client, self._settings.application_id)
             for each in sorted(fresh, key=lambda task: (task.subtopology, task.partition)):
-                made = self.tasks.make((each.subtopology, each.partition), each.role)
+                self.tasks.make((each.subtopology, each.partition), each.role)
                 self.measures.tasks_created += 1
-                if each.role is Role.ACTIVE:
-                    await self.tasks.begin(made, committed, self._now_ms())
             self._taken |= fresh
-        if self.member.state is State.STABLE and not self.member.must_rejoin:
+        if self.tasks.has_restored:
+            await self._stop_reading()
+            self.tasks.begin(self._now_ms())
+        is_stable = self.member.state is State.STABLE and not self.member.must_rejoin
+        if is_stable and not self.tasks.is_restoring:
             self.life.enter(InstanceState.RUNNING)
         if self._pump is None and self.tasks.active:
             self._pump = asyncio.create_task(self._read())
@@ -343,10 +344,12 @@ class EmbeddedHost:
         group = GroupMetadata(
             settings.application_id, self.member.generation, self.member.member_id, settings.instance_id
         )
+        self.tasks.seal()
         results, self._results, self._result_count = self._results, {}, 0
         await self._writer.commit(results, Offsets(offsets, {key: texts[key] for key in offsets}), group)
         for each in self.tasks.active:
             each.committed |= {key: at for key, at in offsets.items() if key in each.inputs}
+        self.tasks.committed(self._writer.ends, offsets)
         self.committed += 1
         for (topic, _), records in results.items():
             self.measures.produce(topic, len(records), 0)
@@ -355,12 +358,7 @@ class EmbeddedHost:
             call()
 
     async def _look_after(self, now_s: float) -> None:
-        """Standbys follow their changelogs, and repartition topics lose what was processed."""
-        if now_s >= self._standby_due_s:
-            self._standby_due_s = now_s + STANDBY_S
-            for each in self.tasks.running.values():
-                if each.role is not Role.ACTIVE:
-                    await each.restorer.catch_up()
+        """Repartition topics lose what was processed."""
         if now_s >= self._purge_due_s:
             self._purge_due_s = now_s + self._settings.repartition_purge_ms / 1000
             internal = {

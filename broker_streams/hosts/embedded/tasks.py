@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.fetched import Chunk
@@ -13,16 +15,33 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start
 from broker_cy.client.streams_member import Role
 from broker_cy.core.java_duration import duration_ms
-from broker_streams.hosts.embedded.restoring import Restorer, changelog_partitions
+from broker_streams.hosts.embedded.restoring import Restorer, changelog_partitions, deletions_ms
+from broker_streams.hosts.embedded.states import States
 from broker_streams.hosts.measures import TaskMeasures
 from broker_streams.hosts.settings import BY_DURATION, LATEST, NO_RESET, HostSettings
 from broker_streams.kernel.build import build
 from broker_streams.kernel.errors import StreamsError
+from broker_streams.kernel.stores.maps import in_memory
 from broker_streams.kernel.task import Task
 from broker_streams.plan.topology import Subtopology, Topology
 
+if TYPE_CHECKING:
+    from broker_streams.state.task_state import TaskState
+
 TaskId = tuple[str, int]
 """The sub-topology and the partition."""
+# Between two looks at the changelogs of a standby.
+STANDBY_S: Final = 1.0
+
+
+@dataclass
+class Restored:
+    """A task whose stores are up to date: what the group had committed, and where its inputs are read from."""
+
+    group: Committed
+    committed: dict[TopicPartition, int]
+    positions: dict[TopicPartition, int]
+    lags: dict[TopicPartition, int]
 
 
 @dataclass
@@ -39,6 +58,10 @@ class Running:
     measures: TaskMeasures = field(default_factory=TaskMeasures)
     # Records that the broker has beyond `positions`, as the last answers say.
     lags: dict[TopicPartition, int] = field(default_factory=dict)
+    # Its rows on disk; None: all of its stores are in memory.
+    state: TaskState | None = None
+    # Brings the stores up to date, and keeps those of a standby so.
+    restoring: asyncio.Task[Restored] | None = None
 
     @property
     def is_active(self) -> bool:
@@ -55,8 +78,12 @@ class Tasks:
         settings: HostSettings,
         partitions: Callable[[str], int],
         global_stores: Mapping[str, Any],
+        now_ms: Callable[[], int],
     ) -> None:
+        """Raises StreamsError: state.dir cannot be used."""
         self._client, self._topology, self._settings = client, topology, settings
+        self._now_ms = now_ms
+        self.states = States(settings, now_ms)
         self._partitions, self._global_stores = partitions, global_stores
         self._parts = {str(part.number): part for part in topology.subtopologies()}
         self.running: dict[TaskId, Running] = {}
@@ -70,12 +97,25 @@ class Tasks:
                 f"the group assigned task {name}_{partition}, and the application has no sub-topology {name}"
             )
         settings = self._settings
-        task = build(self._topology, part, partition, settings.task, self._partitions, self._global_stores)
+        # A standby that becomes active goes on with its own file.
+        self.close(task_id)
+        state = self.states.open(f"{name}_{partition}", part)
         changelogs = changelog_partitions(self._topology, part, partition, settings.application_id)
-        restorer = Restorer(self._client, {key: task.stores[store] for store, key in changelogs.items()})
-        made = Running(task, role, restorer, tuple(self._inputs(part, partition)))
+        made = Running(
+            self._build(part, partition, state),
+            role,
+            Restorer(self._client, changelogs),
+            tuple(self._inputs(part, partition)),
+            state=state,
+        )
         self.running[task_id] = made
+        made.restoring = asyncio.create_task(self._restore(made, part, partition))
         return made
+
+    def _build(self, part: Subtopology, partition: int, state: TaskState | None) -> Task:
+        open_maps = in_memory if state is None else state.open_maps
+        settings = self._settings.task
+        return build(self._topology, part, partition, settings, self._partitions, self._global_stores, open_maps)
 
     def _inputs(self, part: Subtopology, partition: int) -> Iterable[TopicPartition]:
         for source in part.sources:
@@ -84,31 +124,84 @@ class Tasks:
                 if partition < self._partitions(decorated):
                     yield TopicPartition(decorated, partition)
 
-    async def begin(self, of: Running, group: Committed, now_ms: int) -> None:
-        """Bring the stores of a task up to date, and let it process its inputs from what the group has committed on.
-        Raises ClientError, StreamsError.
+    async def _restore(self, of: Running, part: Subtopology, partition: int) -> Restored:
+        """Bring the stores of a task up to date, beside the other tasks. For a standby it never ends. Raises
+        ClientError, StreamsError.
         """
+        settings, restorer = self._settings, of.restorer
+        group = await committed_offsets(self._client, settings.application_id)
         committed = {key: group[key].offset for key in of.inputs if key in group}
-        await of.restorer.catch_up(self._source_changelogs(of, committed))
-        for key in of.inputs:
-            of.task.assign(*key)
-            if key in group:
-                of.task.restore_metadata(*key, group[key].metadata)
-        of.task.initialize(now_ms)
-        of.committed = committed
+        upto = self._source_changelogs(of, committed)
+        logs = await restorer.logs(upto, deletions_ms(part, settings))
+        if of.state is not None:
+            name = f"{part.number}_{partition}"
+            of.state, is_changed = await self.states.fitted(name, of.state, part, logs)
+            if is_changed:
+                of.task = self._build(part, partition, of.state)
+        restorer.begin(of.task.stores, of.state)
+        # Nobody else commits for a task that this instance has: what is decided now is all.
+        while of.role is not Role.ACTIVE:
+            await restorer.catch_up(upto)
+            await asyncio.sleep(STANDBY_S)
+            if upto:
+                group = await committed_offsets(self._client, settings.application_id)
+                upto = self._source_changelogs(of, {key: group[key].offset for key in of.inputs if key in group})
+        await restorer.catch_up(upto, to_the_end=True)
+        now_ms = self._now_ms()
         fresh = [key for key in of.inputs if key not in committed]
-        of.positions = {**of.committed, **await self._starts(fresh, now_ms)}
+        positions = {**committed, **await self._starts(fresh, now_ms)}
         # Committed offsets may be before or behind what the log has.
         spans = await self._client.records.spans(of.inputs, Start.earliest())
         for key, span in spans.items():
-            if not span.earliest <= of.positions[key] <= span.end:
-                of.positions |= await self._starts([key], now_ms)
-        of.lags = {key: max(0, spans[key].end - at) for key, at in of.positions.items()}
-        of.task.update_lags({(key.topic, key.partition): lag for key, lag in of.lags.items()})
+            if not span.earliest <= positions[key] <= span.end:
+                positions |= await self._starts([key], now_ms)
+        lags = {key: max(0, spans[key].end - at) for key, at in positions.items()}
+        return Restored(group, committed, positions, lags)
+
+    @property
+    def has_restored(self) -> bool:
+        """Whether `begin` has something to do."""
+        return any(each.restoring is not None and each.restoring.done() for each in self.running.values())
+
+    @property
+    def is_restoring(self) -> bool:
+        """Whether an active task has not begun."""
+        return any(each.role is Role.ACTIVE and each.positions is None for each in self.running.values())
+
+    def begin(self, now_ms: int) -> None:
+        """Let tasks whose stores are up to date process their inputs, from what the group has committed on. Raises
+        ClientError, StreamsError.
+        """
+        for of in self.running.values():
+            if of.restoring is None or not of.restoring.done():
+                continue
+            found, of.restoring = of.restoring.result(), None
+            for key in of.inputs:
+                of.task.assign(*key)
+                if key in found.group:
+                    of.task.restore_metadata(*key, found.group[key].metadata)
+            of.task.initialize(now_ms)
+            of.committed, of.positions, of.lags = found.committed, found.positions, found.lags
+            of.task.update_lags({(key.topic, key.partition): lag for key, lag in of.lags.items()})
+
+    def seal(self) -> None:
+        """All tasks were flushed for a commit that begins now."""
+        for each in self.active:
+            if each.state is not None:
+                each.state.seal()
+
+    def committed(self, ends: Mapping[TopicPartition, int], offsets: Mapping[TopicPartition, int]) -> None:
+        """The commit of the last `seal` has succeeded: it wrote changelogs up to `ends`, and processed inputs up to
+        `offsets`. Raises StreamsError: state cannot be written.
+        """
+        reached = {**offsets, **ends}
+        for each in self.active:
+            each.restorer.committed(reached)
 
     def _source_changelogs(self, of: Running, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """A changelog that is a source topic too: what the task has not processed is no state yet."""
-        return {key: committed.get(key, 0) for key in of.inputs}
+        theirs = of.restorer.partitions
+        return {key: committed.get(key, 0) for key in of.inputs if key in theirs}
 
     async def _starts(self, keys: Iterable[TopicPartition], now_ms: int) -> dict[TopicPartition, int]:
         """The first offsets of inputs without a committed one. Raises StreamsError: auto.offset.reset is none."""
@@ -156,17 +249,28 @@ class Tasks:
     def active(self) -> list[Running]:
         return [each for each in self.running.values() if each.is_active]
 
+    def is_up(self, name: str) -> bool:
+        """Whether the task SUBTOPOLOGY_PARTITION is active and processes its inputs."""
+        part, _, partition = name.rpartition("_")
+        found = self.running.get((part, int(partition)))
+        return found is not None and found.is_active
+
     def positions(self) -> dict[TopicPartition, int]:
         return {key: at for each in self.active for key, at in (each.positions or {}).items()}
 
-    def close(self, task_id: TaskId) -> None:
-        """Forget a task. An error of a processor's `close` does not matter any more."""
+    def close(self, task_id: TaskId, *, sync: bool = False) -> None:
+        """Forget a task. An error of a processor's `close` does not matter any more. `sync`: its state on disk outlives
+        a power loss.
+        """
         gone = self.running.pop(task_id, None)
-        if gone is not None and gone.positions is not None:
-            try:
+        if gone is None:
+            return
+        if gone.restoring is not None:
+            gone.restoring.cancel()
+        if gone.positions is not None:
+            with suppress(StreamsError):
                 gone.task.close()
-            except StreamsError:
-                return
+        self.states.close(f"{task_id[0]}_{task_id[1]}", sync=sync)
 
 
 def _start(reset: str, now_ms: int) -> Start:

@@ -64,6 +64,8 @@ class Writer:
         self._client, self._settings, self._transactional_id = client, settings, transactional_id
         self._producer: Producer | None = None
         self.transactions = 0
+        # The offsets after the records of the last commit, of partitions that tasks chose; changelogs are among them.
+        self.ends: dict[TopicPartition, int] = {}
 
     async def commit(self, results: Results, offsets: Offsets, group: GroupMetadata) -> None:
         """Write all of it, or nothing with exactly_once_v2. Raises Fenced, ClientError."""
@@ -88,12 +90,17 @@ class Writer:
         self.transactions += 1
 
     async def _send(self, producer: Producer, results: Results) -> None:
+        self.ends = {}
         sent = (producer.send(topic, records, partition=number) for (topic, number), records in results.items())
-        failed = [
-            each for each in await asyncio.gather(*sent, return_exceptions=True) if isinstance(each, BaseException)
-        ]
-        for error in failed:
-            raise error
+        done = await asyncio.gather(*sent, return_exceptions=True)
+        for each in done:
+            if isinstance(each, BaseException):
+                raise each
+            for batch in each:
+                # A batch that is acknowledged a second time has no offset: state on disk waits for the next one.
+                if batch.base_offset is not None:
+                    end = batch.base_offset + batch.records
+                    self.ends[batch.partition] = max(end, self.ends.get(batch.partition, 0))
 
     async def _commit_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
         if offsets.at:

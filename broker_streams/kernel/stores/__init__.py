@@ -2,7 +2,8 @@
 
 Each module says which formats and orders it has; factory.py opens the stores of a task.
 
-    ordered          keys in the order of their bytes, and a map of them: the memory below all stores
+    ordered          keys in the order of their bytes, and a map of them: the memory below stores
+    maps             the interface of maps, which hosts implement on disk
     keys             layouts of keys
     bound            serdes of a store
     cache, merge     rows that wait for a commit, and iterations over them and the store below

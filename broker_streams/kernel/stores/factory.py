@@ -17,7 +17,7 @@ from broker_streams.kernel.stores.key_value import (
     LoggedKeyValue,
     TimestampedKeyValueStore,
 )
-from broker_streams.kernel.stores.ordered import OrderedMap
+from broker_streams.kernel.stores.maps import MEMORY, Maps, OpenMaps, in_memory
 from broker_streams.kernel.stores.outer_join import OuterJoinStore
 from broker_streams.kernel.stores.session import SessionStore
 from broker_streams.kernel.stores.sessions import (
@@ -50,18 +50,33 @@ def changelog_topic(store: Store, application_id: str) -> str:
     return store.source_topic or f"{application_id}-{store.name}-changelog"
 
 
+def is_kept(store: Store) -> bool:
+    """Whether the rows of a store may be on disk. The buffer of `suppress` is in memory, as in Kafka."""
+    return bool(store.persistent) and store.kind is not StoreKind.SUPPRESSION_BUFFER
+
+
 class StoreOpener:
     """Opens stores that share a task, defaults of serdes, and one cache."""
 
     def __init__(
-        self, task: TaskState, changed: Changed, key_serde: Serde | None, value_serde: Serde | None, cache_bytes: int
+        self,
+        task: TaskState,
+        changed: Changed,
+        key_serde: Serde | None,
+        value_serde: Serde | None,
+        cache_bytes: int,
+        open_maps: OpenMaps = in_memory,
     ) -> None:
         self.task = task
         self.changed = changed
         self.key_serde = key_serde
         self.value_serde = value_serde
+        self._open_maps = open_maps
         # Kafka caches nothing if the cache has no bytes, whatever the stores say.
         self.cache = Cache(cache_bytes) if cache_bytes > 0 else None
+
+    def maps(self, store: Store) -> Maps:
+        return self._open_maps(store) if is_kept(store) else MEMORY
 
     def bound(self, store: Store, kind: type[Bound]) -> Bound:
         """Raises ValueError: neither the store nor the application names a serde."""
@@ -83,7 +98,7 @@ class StoreOpener:
     def key_value(self, store: Store) -> KeyValueStore:
         """Option: `logs_headers` (subscriptions of a foreign-key join)."""
         timestamped = store.kind is StoreKind.TIMESTAMPED_KEY_VALUE
-        below = OrderedMap()
+        below = self.maps(store).open("rows")
         layers: KeyValueBytes = below
         if store.logging:
             logs_headers = bool(store.options.get("logs_headers"))
@@ -109,13 +124,14 @@ class StoreOpener:
         # Kafka's stores in memory have no order of their own for windows that emit when they close.
         by_time = bool(store.persistent and store.options.get("time_ordered"))
         root: WindowRoot
+        maps = self.maps(store)
         if not store.persistent:
             root = MemoryWindows(self.task, store.retention_ms, store.retain_duplicates)
         elif by_time:
             indexed = bool(store.options.get("indexed"))
-            root = TimeOrderedWindows(self.task, store.retention_ms, store.retain_duplicates, indexed)
+            root = TimeOrderedWindows(self.task, store.retention_ms, store.retain_duplicates, indexed, maps)
         else:
-            root = SegmentedWindows(self.task, store.retention_ms, store.retain_duplicates)
+            root = SegmentedWindows(self.task, store.retention_ms, store.retain_duplicates, maps)
         layers: WindowBytes = root
         if store.logging:
             layers = LoggedWindows(
@@ -126,6 +142,7 @@ class StoreOpener:
                 timestamped,
                 store.retain_duplicates,
                 bool(store.options.get("logs_headers")),
+                maps,
             )
         # A cache would keep one of the duplicates.
         if store.caching and self.cache is not None and not store.retain_duplicates:
@@ -142,7 +159,8 @@ class StoreOpener:
         if not store.persistent:
             root = MemorySessions(self.task, store.retention_ms)
         else:
-            root = (TimeOrderedSessions if by_time else SegmentedSessions)(self.task, store.retention_ms)
+            kind = TimeOrderedSessions if by_time else SegmentedSessions
+            root = kind(self.task, store.retention_ms, self.maps(store))
         layers: SessionBytes = root
         if store.logging:
             layers = LoggedSessions(store.name, layers, self.task, self.changed)
@@ -156,7 +174,7 @@ class StoreOpener:
         if store.history_ms is None:
             raise ValueError(f"versioned store {store.name} has no history_ms; give it one")
         interval_ms = store.options.get("segment_interval_ms") or version_interval(store.history_ms)
-        versions = Versions(store.history_ms, interval_ms)
+        versions = Versions(store.history_ms, interval_ms, self.maps(store))
         return VersionedStore(self.bound(store, Bound), versions, self.task, self.changed if store.logging else None)
 
     def outer_join(self, store: Store) -> OuterJoinStore:
@@ -165,14 +183,15 @@ class StoreOpener:
             self.bound(replace(store, value_serde=store.options.get(side) or store.value_serde), Bound)
             for side in ("left_serde", "right_serde")
         )
-        return OuterJoinStore(left, right, self.task, self.changed if store.logging else None)
+        return OuterJoinStore(left, right, self.task, self.changed if store.logging else None, self.maps(store))
 
     def join_buffer(self, store: Store) -> JoinBuffer:
         """Option: `grace_ms`."""
         grace_ms = store.options.get("grace_ms")
         if grace_ms is None:
             raise ValueError(f"buffer {store.name} has no grace_ms; give it one")
-        return JoinBuffer(self.bound(store, Bound), grace_ms, self.task, self.changed if store.logging else None)
+        changed = self.changed if store.logging else None
+        return JoinBuffer(self.bound(store, Bound), grace_ms, self.task, changed, self.maps(store))
 
     def open(self, store: Store) -> Any:
         """Raises ValueError: a store of this kind lacks a setting."""
@@ -201,11 +220,13 @@ def open_stores(
     key_serde: Serde | None = None,
     value_serde: Serde | None = None,
     cache_bytes: int = 0,
+    open_maps: OpenMaps = in_memory,
 ) -> dict[str, Any]:
     """The stores of a task by name, in the order of `stores`: a commit flushes them in this order.
 
     `changed` takes each record for a changelog: store, key, value or None, timestamp, headers. `key_serde` and
     `value_serde` are the application's defaults. `cache_bytes` bounds the cache of all stores together; 0: no caching.
+    `open_maps` opens the maps of persistent stores.
     """
-    opener = StoreOpener(task, changed, key_serde, value_serde, cache_bytes)
+    opener = StoreOpener(task, changed, key_serde, value_serde, cache_bytes, open_maps)
     return {store.name: opener.open(store) for store in stores}

@@ -20,7 +20,7 @@ from broker_streams.kernel.stores.keys import (
     time_first_window_key,
     time_first_window_parts,
 )
-from broker_streams.kernel.stores.ordered import OrderedMap
+from broker_streams.kernel.stores.maps import MEMORY, Maps
 from broker_streams.kernel.stores.segments import Rows
 from broker_streams.kernel.stores.suppression import NO_TIMESTAMP
 from broker_streams.kernel.stores.windows import time_bounds
@@ -30,16 +30,21 @@ from broker_streams.records import NO_HEADERS, Headers, Record
 class JoinBuffer:
     """Records of the last `grace_ms`, seen from the latest record that was put."""
 
-    def __init__(self, bound: Bound, grace_ms: int, task: TaskState, changed: Changed | None) -> None:
+    def __init__(
+        self, bound: Bound, grace_ms: int, task: TaskState, changed: Changed | None, maps: Maps = MEMORY
+    ) -> None:
         self.name = bound.store
         self._bound = bound
         self._grace_ms = grace_ms
         self._task = task
         self._changed = changed
-        self._rows = OrderedMap()
+        self._rows = maps.open("rows")
         self._sequence = 0
         self._stream_time_ms = -1
         self.size_bytes = 0
+        found = maps.numbers("buffer", lambda: (self._stream_time_ms, self._sequence, self.size_bytes))
+        if found is not None:
+            self._stream_time_ms, self._sequence, self.size_bytes = found
 
     @property
     def num_records(self) -> int:

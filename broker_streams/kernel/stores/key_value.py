@@ -13,8 +13,8 @@ from broker_streams.kernel.processor import TaskState
 from broker_streams.kernel.stores.bound import Bound, Changed, Listener, to_timestamped
 from broker_streams.kernel.stores.cache import Cache, Entry, StoreCache
 from broker_streams.kernel.stores.keys import next_prefix, unpack_long
+from broker_streams.kernel.stores.maps import RowMap
 from broker_streams.kernel.stores.merge import merged
-from broker_streams.kernel.stores.ordered import OrderedMap
 from broker_streams.records import NO_HEADERS, Change, Headers, KeyValue, Record, ValueAndTimestamp
 from broker_streams.serdes import Serde
 
@@ -22,7 +22,7 @@ Rows = Iterator[tuple[bytes, bytes]]
 
 
 class KeyValueBytes(Protocol):
-    """A key-value store of bytes. Below it are other layers, and OrderedMap in the end."""
+    """A key-value store of bytes. Below it are other layers, and a RowMap in the end."""
 
     def get(self, key: bytes, /) -> bytes | None: ...
 
@@ -125,7 +125,7 @@ class CachingKeyValue:
 class KeyValueStore:
     """A key-value store as processors and users see it."""
 
-    def __init__(self, bound: Bound, bytes_below: OrderedMap, layers: KeyValueBytes, timestamped: bool) -> None:
+    def __init__(self, bound: Bound, bytes_below: RowMap, layers: KeyValueBytes, timestamped: bool) -> None:
         self.name = bound.store
         self._bound = bound
         self._bytes = bytes_below

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from broker_streams.kernel.processor import TaskState
 from broker_streams.kernel.stores.bound import Bound, Changed
 from broker_streams.kernel.stores.keys import join_side_key, join_side_parts
-from broker_streams.kernel.stores.ordered import OrderedMap
+from broker_streams.kernel.stores.maps import MEMORY, Maps
 from broker_streams.kernel.stores.segments import Rows
 from broker_streams.records import NO_HEADERS, Headers
 
@@ -54,13 +54,15 @@ class Unmatched(NamedTuple):
 class OuterJoinStore:
     """Records by time, side and key: the order of `all`, right before left. `left` and `right` bind the two serdes."""
 
-    def __init__(self, left: Bound, right: Bound, task: TaskState, changed: Changed | None) -> None:
+    def __init__(
+        self, left: Bound, right: Bound, task: TaskState, changed: Changed | None, maps: Maps = MEMORY
+    ) -> None:
         self.name = left.store
         self._left = left
         self._right = right
         self._task = task
         self._changed = changed
-        self._rows = OrderedMap()
+        self._rows = maps.open("rows")
 
     def put(self, key: Any, timestamp: int, is_left: bool, value: Any) -> None:
         """Add a record. A value of None, or one that is serialized to None, removes all of this key, time and side."""

@@ -7,7 +7,7 @@ keys, or in memory by ends, keys, and starts.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
 from broker_streams.kernel.processor import TaskState
@@ -26,8 +26,9 @@ from broker_streams.kernel.stores.keys import (
     time_first_session_key,
     unpack_long,
 )
+from broker_streams.kernel.stores.maps import MEMORY, Maps
 from broker_streams.kernel.stores.merge import merged
-from broker_streams.kernel.stores.ordered import OrderedKeys, OrderedMap
+from broker_streams.kernel.stores.ordered import OrderedKeys
 from broker_streams.kernel.stores.segment_cache import cached_rows
 from broker_streams.kernel.stores.segments import Rows, Segments, TimedMap, segment_interval
 from broker_streams.kernel.stores.windows import time_bounds
@@ -77,15 +78,19 @@ def _within(
 class SegmentedSessions:
     """Sessions in segments, in the order of keys."""
 
-    def __init__(self, task: TaskState, retention_ms: int) -> None:
+    # The second order of rows.
+    time_key: Callable[[bytes], bytes] | None = None
+
+    def __init__(self, task: TaskState, retention_ms: int, maps: Maps = MEMORY) -> None:
         self._task = task
         self._retention_ms = retention_ms
         self._stream_time_ms = -1
         self.cache_interval_ms = segment_interval(retention_ms)
-        self._segments = Segments(retention_ms, self.cache_interval_ms, self._open_map)
-
-    def _open_map(self) -> OrderedMap:
-        return OrderedMap()
+        self._segments = Segments(retention_ms, self.cache_interval_ms, maps, type(self).time_key)
+        found = maps.numbers("sessions", lambda: (self._stream_time_ms,))
+        if found is not None:
+            self._stream_time_ms = found[0]
+            self._segments.expire(self._stream_time_ms)
 
     def put(self, key: bytes, start_ms: int, end_ms: int, value: bytes | None) -> None:
         """A late session is counted and dropped; None deletes a row."""
@@ -151,8 +156,7 @@ def _time_key(data: bytes) -> bytes:
 class TimeOrderedSessions(SegmentedSessions):
     """Sessions that are found by their ends too: in the order of ends, starts, and keys."""
 
-    def _open_map(self) -> OrderedMap:
-        return TimedMap(_time_key)
+    time_key = staticmethod(_time_key)
 
     def find_ended(self, earliest_end_ms: int, latest_end_ms: int) -> Rows:
         low, high = time_bounds(max(0, earliest_end_ms), latest_end_ms)

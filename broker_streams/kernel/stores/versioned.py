@@ -12,7 +12,7 @@ from typing import Any, Final
 from broker_streams.kernel.processor import TaskState
 from broker_streams.kernel.stores.bound import Bound, Changed
 from broker_streams.kernel.stores.keys import MAX_LONG, pack_long, unpack_long
-from broker_streams.kernel.stores.ordered import OrderedMap
+from broker_streams.kernel.stores.maps import MEMORY, Maps, RowMap
 from broker_streams.kernel.stores.segments import Rows, Segments
 from broker_streams.kernel.stores.version_segment import VersionSegment, times_of
 from broker_streams.records import NO_HEADERS, Headers, VersionedRecord
@@ -36,11 +36,15 @@ def version_interval(history_ms: int) -> int:
 class Versions:
     """Versions of bytes."""
 
-    def __init__(self, history_ms: int, interval_ms: int) -> None:
+    def __init__(self, history_ms: int, interval_ms: int, maps: Maps = MEMORY) -> None:
         self._history_ms = history_ms
-        self._latest = OrderedMap()
-        self._segments = Segments(history_ms, interval_ms)
+        self._latest = maps.open("latest")
+        self._segments = Segments(history_ms, interval_ms, maps)
         self._stream_time_ms = -1
+        found = maps.numbers("versions", lambda: (self._stream_time_ms,))
+        if found is not None:
+            self._stream_time_ms = found[0]
+            self._segments.expire(self._stream_time_ms)
 
     def is_late(self, timestamp: int) -> bool:
         return timestamp < self._stream_time_ms - self._history_ms
@@ -63,7 +67,7 @@ class Versions:
                 return IS_LATEST
         return self._put_older(key, value, timestamp, valid_to)
 
-    def _live(self, timestamp: int) -> OrderedMap | None:
+    def _live(self, timestamp: int) -> RowMap | None:
         return self._segments.live(self._segments.id_of(timestamp), self._stream_time_ms)
 
     def _move(self, key: bytes, value: bytes | None, valid_from: int, valid_to: int) -> None:
@@ -73,7 +77,7 @@ class Versions:
             self._add_latest(rows, key, value, valid_from, valid_to)
 
     @staticmethod
-    def _add_latest(rows: OrderedMap, key: bytes, value: bytes | None, valid_from: int, valid_to: int) -> None:
+    def _add_latest(rows: RowMap, key: bytes, value: bytes | None, valid_from: int, valid_to: int) -> None:
         data = rows.get(key)
         if data is None:
             segment = VersionSegment(value, valid_from, valid_to)

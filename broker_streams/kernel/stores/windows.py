@@ -9,6 +9,7 @@ All of them give rows under their key in the changelog (keys.window_key). Their 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable
 from typing import Protocol
 
 from broker_streams.kernel.processor import TaskState
@@ -27,6 +28,7 @@ from broker_streams.kernel.stores.keys import (
     window_key,
     window_parts,
 )
+from broker_streams.kernel.stores.maps import MEMORY, Maps, RowMap
 from broker_streams.kernel.stores.ordered import OrderedMap
 from broker_streams.kernel.stores.segments import Rows, Segments, TimedMap, segment_interval
 from broker_streams.records import NO_HEADERS
@@ -78,7 +80,10 @@ def time_bounds(from_ms: int, to_ms: int) -> tuple[bytes, bytes]:
 class SegmentedWindows:
     """Windows in segments, in the order of keys."""
 
-    def __init__(self, task: TaskState, retention_ms: int, duplicates: bool) -> None:
+    # The second order of rows.
+    time_key: Callable[[bytes], bytes] | None = None
+
+    def __init__(self, task: TaskState, retention_ms: int, duplicates: bool, maps: Maps = MEMORY) -> None:
         self._task = task
         self._retention_ms = retention_ms
         self._duplicates = duplicates
@@ -86,10 +91,11 @@ class SegmentedWindows:
         self._stream_time_ms = -1
         self.ordered_by_key = True
         self.cache_interval_ms = segment_interval(retention_ms)
-        self._segments = Segments(retention_ms, self.cache_interval_ms, self._open_map)
-
-    def _open_map(self) -> OrderedMap:
-        return OrderedMap()
+        self._segments = Segments(retention_ms, self.cache_interval_ms, maps, type(self).time_key)
+        found = maps.numbers("windows", lambda: (self._stream_time_ms, self._sequence))
+        if found is not None:
+            self._stream_time_ms, self._sequence = found
+            self._segments.expire(self._stream_time_ms)
 
     def _oldest_ms(self) -> int:
         """The time of the oldest row that is shown; segments may hold older ones."""
@@ -107,7 +113,7 @@ class SegmentedWindows:
         else:
             rows.put(window_key(key, start_ms, self._sequence), value)
 
-    def _live(self, start_ms: int) -> OrderedMap | None:
+    def _live(self, start_ms: int) -> RowMap | None:
         """The rows of the segment of a row that is put; None: it is too late."""
         if start_ms > self._stream_time_ms:
             self._stream_time_ms = start_ms
@@ -163,12 +169,13 @@ def _time_key(data: bytes) -> bytes:
 class TimeOrderedWindows(SegmentedWindows):
     """Windows in segments, in the order of times. Such a store shows rows of one ms more than others do."""
 
-    def __init__(self, task: TaskState, retention_ms: int, duplicates: bool, indexed: bool) -> None:
-        super().__init__(task, retention_ms, duplicates)
-        self.ordered_by_key = indexed
+    time_key = staticmethod(_time_key)
 
-    def _open_map(self) -> OrderedMap:
-        return TimedMap(_time_key)
+    def __init__(
+        self, task: TaskState, retention_ms: int, duplicates: bool, indexed: bool, maps: Maps = MEMORY
+    ) -> None:
+        super().__init__(task, retention_ms, duplicates, maps)
+        self.ordered_by_key = indexed
 
     def _oldest_ms(self) -> int:
         return self._stream_time_ms - self._retention_ms
@@ -294,6 +301,7 @@ class LoggedWindows:
         timestamped: bool,
         duplicates: bool,
         with_headers: bool = False,
+        maps: Maps = MEMORY,
     ) -> None:
         self._name = name
         self._below = below
@@ -303,7 +311,7 @@ class LoggedWindows:
         self._duplicates = duplicates
         self._with_headers = with_headers
         # The number of the last duplicate in the changelog. The store below does not count the ones without a value.
-        self.sequence = 0
+        self.sequence = (maps.numbers("changelog", lambda: (self.sequence,)) or (0,))[0]
         self.ordered_by_key = below.ordered_by_key
         self.fetch = below.fetch
         self.rows_of = below.rows_of
