@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import sys
 
-from broker_streams import cli
+from broker_cy.core import extras
+
+LIBRARIES = ("lmdb", "yaml")
 
 
 def main() -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line; returns the exit code: extras.EXIT_MISSING if the extra `streams` is not installed."""
+    return extras.run("broker-streams", "streams", LIBRARIES, _run)
+
+
+def _run() -> int:
+    from broker_streams import cli
+
     return cli.main()
 
 

@@ -12,6 +12,7 @@ _OWN: Final = (
     "broker_cy",
     "broker_mirror",
     "broker_registry",
+    "broker_streams",
     "bench",
     "admin_tui",
     "dashboard",

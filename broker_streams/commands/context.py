@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -13,15 +13,53 @@ from broker_cy.admin import AdminClient
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.program import end
 from broker_cy.client.security import PREFIXES, security_of
+from broker_cy.core.config_def.types import ConfigError
+from broker_cy.core.properties import read_properties_file
 from broker_streams.application import Application, ApplicationError
 
 PROGRAM: Final = "broker-streams"
 BOOTSTRAP: Final = "bootstrap.servers"
+Command = TypeVar("Command", bound=Callable[..., Any])
+# The key of the settings of --config in the context of a command.
+_SETTINGS: Final = "broker_streams.settings"
 
 application_argument = click.argument("file", metavar="APP.py", type=click.Path(path_type=Path))
-settings_option = click.option(
-    "-X", "changed", multiple=True, metavar="NAME=VALUE", help="A setting in place of the one in the file; repeatable."
-)
+
+
+def settings_option(command: Command) -> Command:
+    """Add -X and --config: the parameter `changed` gets the settings of both, as texts NAME=VALUE. -X comes last."""
+    command = click.option(
+        "--config",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        is_eager=True,
+        expose_value=False,
+        callback=_read_settings,
+        help="A .properties file with settings in place of those in APP.py, such as the login of the cluster.",
+    )(command)
+    return click.option(
+        "-X",
+        "changed",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_with_settings,
+        help="A setting in place of the one in APP.py; repeatable.",
+    )(command)
+
+
+def _read_settings(context: click.Context, parameter: click.Parameter, given: Path | None) -> None:
+    if given is None:
+        return
+    try:
+        context.meta[_SETTINGS] = tuple(f"{name}={value}" for name, value in read_properties_file(given).items())
+    except ConfigError as error:
+        raise click.UsageError(str(error), context) from error
+
+
+def _with_settings(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    return (*context.meta.get(_SETTINGS, ()), *given)
+
+
 bootstrap_option = click.option(
     "--bootstrap",
     "--bootstrap-server",

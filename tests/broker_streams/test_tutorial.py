@@ -88,3 +88,19 @@ def test_wrong_settings_end_the_program(application: Path, arguments: list[str],
     shown = CliRunner().invoke(command, ["run", str(application), *arguments])
     assert shown.exit_code == 2
     assert message in shown.output
+
+
+def test_settings_come_from_a_file(application: Path, tmp_path: Path) -> None:
+    """If this fails, a service cannot give an application its login, or an option does not replace a setting of it."""
+    given = tmp_path / "settings.properties"
+    given.write_text("# of the cluster\nsasl.mechanism = NONE\ncommit.interval.ms=soon\n")
+    shown = CliRunner().invoke(command, ["run", str(application), "--config", str(given)])
+    assert "commit.interval.ms is 'soon'" in shown.output
+    file, other = ["--config", str(given)], ["-X", "commit.interval.ms=9"]
+    for options in (file + other, other + file):
+        shown = CliRunner().invoke(command, ["run", str(application), *options])
+        assert shown.exit_code == 2
+        assert "settings of SASL need security.protocol" in shown.output
+    missing = CliRunner().invoke(command, ["run", str(application), "--config", str(tmp_path / "none")])
+    assert missing.exit_code == 2
+    assert f"cannot read {tmp_path / 'none'}" in missing.output

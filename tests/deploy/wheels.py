@@ -18,6 +18,7 @@ PARTS = (
     "broker_cy",
     "broker_registry",
     "broker_mirror",
+    "broker_streams",
     "bench",
     "admin_tui",
     "dashboard",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.request import urlopen
 
 from bench.launch.nodes import BrokerCy
 from broker_cy.commands.app import COMMANDS
-from broker_cy.launch.processes import run
+from broker_cy.launch.processes import die_with_parent, run
 from tests.support.broker import QUICK
 from tests.support.dashboard import running_dashboard
 from tests.support.terminal import in_terminal
+from tests.support.wait import until
 
 # One command line of each command of `broker-cy`, in an order in which they work, and its standard input.
 LINES: tuple[tuple[str, bytes], ...] = (
@@ -121,6 +124,46 @@ def run_broker_dash(program: Path, directory: Path, broker_cy: Path) -> None:
             assert any("/assets/live.js" in each for each in scripts)
             for path in (*scripts, "/assets/vendor/plotly-cartesian.min.js", "/assets/vendor/ag-grid-community.min.js"):
                 assert len(urlopen(url.rstrip("/") + path, timeout=30).read()) > 300, path
+    finally:
+        broker.close()
+
+
+STREAMS_APPLICATION = """
+from broker_streams import STRING, StreamsBuilder
+
+builder = StreamsBuilder()
+orders = builder.stream("orders", key=STRING, value=STRING)
+orders.group_by_key().count().to_stream().map_values("{} orders".format).to("counts", key=STRING, value=STRING)
+config = {"application.id": "counts"}
+"""
+
+
+def run_broker_streams(program: Path, directory: Path, broker_cy: Path) -> None:
+    """`broker-streams` describes and runs an application, whose results a consumer reads."""
+    file = directory / "counts.py"
+    file.write_text(STREAMS_APPLICATION)
+    env = environment_variables(directory)
+    shown = run([program, "describe", file], cwd=directory, env=env).stdout.decode()
+    assert shown.startswith("Topologies:")
+    assert "counts" in run([program, "describe", file, "--lineage"], cwd=directory, env=env).stdout.decode()
+    broker = Installed(directory / "broker-of-streams", broker_cy)
+    try:
+        broker.start()
+        with_broker = env | {"BROKER_CY_BOOTSTRAP": broker.bootstrap}
+
+        def ask(line: str, stdin: bytes = b"") -> str:
+            return run([broker_cy, *line.split()], cwd=directory, env=with_broker, stdin=stdin).stdout.decode()
+
+        for topic in ("orders", "counts"):
+            ask(f"topics create {topic}")
+        ask("produce orders -K :", b"ann:tea\nann:milk\n")
+        argv = die_with_parent([str(program), "run", str(file), "-X", f"state.dir={directory / 'state'}"])
+        application = subprocess.Popen(argv, cwd=directory, env=os.environ | with_broker)
+        try:
+            until(lambda: "2 orders" in ask("consume counts -e"), "the counts", 60.0, 0.5)
+        finally:
+            application.terminate()
+            assert application.wait(60.0) == 0
     finally:
         broker.close()
 

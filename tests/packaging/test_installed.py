@@ -28,13 +28,15 @@ WITH_EXTRAS = (
     ("broker-dash", "dashboard"),
     ("broker-load", "loadgen"),
     ("broker-analytics", "analytics"),
+    ("broker-streams", "streams"),
 )
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # Imports every module of the distribution except those that are programs, and the one that needs the extra `gssapi`,
 # which is not in `all`.
 IMPORT_ALL = """
 import importlib, pkgutil, sys
-for room in ("broker_cy", "broker_mirror", "broker_registry", "bench", "admin_tui", "dashboard", "spark_analytics"):
+ROOMS = "broker_cy broker_mirror broker_registry broker_streams bench admin_tui dashboard spark_analytics"
+for room in ROOMS.split():
     package = importlib.import_module(room)
     for module in pkgutil.walk_packages(package.__path__, room + "."):
         if not module.name.endswith(("__main__", "spark_analytics.main", "broker_cy.client.kerberos")):
@@ -81,6 +83,15 @@ def test_a_command_without_its_extra_says_what_to_install(
         environment.link([name])
     said = run([environment.program(program), "--help"], cwd=tmp_path, env={"PYTHONPATH": ""})
     assert said.stdout.lower().startswith(b"usage: " + program.encode())
+
+
+def test_streams_run_without_spark(environment: Environment, tmp_path: Path) -> None:
+    """If this fails, `pip install 'broker-cy[streams]'` runs no application, or brings half a gigabyte of Spark."""
+    assert "pyspark" not in requirements_of(NAME, ["streams"])
+    assert "pyspark" in requirements_of(NAME, ["spark"])
+    environment.link(requirements_of(NAME, ["streams"]))
+    assert environment.pip("check") == "No broken requirements found.\n"
+    commands.run_broker_streams(environment.program("broker-streams"), tmp_path, environment.program("broker-cy"))
 
 
 def test_every_command_runs_with_all_extras(environment: Environment, tmp_path: Path) -> None:
