@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.support import needs, recorded
 from tests.support.java_oracle import JavaOracle
 
 CALLS = 400
+KAFKAS_TESTS = 1110
 VALUES = (None, 0, -7, 300, 1 << 40, "", "a", "apple1", "\u00fc9", "null")
 
 
@@ -49,6 +51,18 @@ def test_answers_belong_to_the_specs(name: str) -> None:
     found = answers.recorded_answers(name).values()
     assert sum(len(each) for answer in found for each in answer.get("records", ())) > len(found)
     assert sum("error" in each for each in found) <= len(found) // 3
+
+
+def test_kafkas_own_tests_have_sets_of_ours() -> None:
+    """The table names a set for each class of Kafka's tests on its driver, or the reason why none is. If this fails, it
+    names a set that does not exist, or a set of scenarios that no class stands for.
+    """
+    lines = (Path(__file__).parent / "kafkas_tests.tsv").read_text().splitlines()
+    rows = [[*line.split("\t"), ""][:5] for line in lines if not line.startswith("#")]
+    assert sum(int(count) for _, count, *_ in rows) == KAFKAS_TESTS
+    named = [name for _, _, _, sets, _ in rows for name in sets.split()]
+    assert set(named) == set(answers.SETS)
+    assert all(sets or note for _, _, _, sets, note in rows)
 
 
 def test_functions_are_equal() -> None:

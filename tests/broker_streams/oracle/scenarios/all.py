@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.broker_streams.oracle.scenarios import aggregates, joins, more, stateless, tables, windows
+from tests.broker_streams.oracle.scenarios import aggregates, combined, joins, more, stateless, tables, windows
 
 ROOMS: Final[dict[str, dict[str, dict[str, Any]]]] = {
     "stateless": stateless.SCENARIOS,
@@ -20,4 +20,5 @@ ROOMS: Final[dict[str, dict[str, dict[str, Any]]]] = {
     "versioned": more.VERSIONED,
     "suppress": more.SUPPRESS,
     "processors": more.PROCESSORS,
+    "combined": combined.SCENARIOS,
 }
