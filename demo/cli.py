@@ -20,12 +20,12 @@ from demo.packages import packages
 from demo.processes import Dashboard, DemoError, Process, stop_all
 from demo.setup import create_topics
 from demo.supervision import KILL_EVERY_S, RESTART_AFTER_S, Crashes, Outages, supervise
-from demo.topics import CRASHING, GROUPS, HEARTBEATS, PRODUCERS, QUICK, SLOW, TOPICS
+from demo.topics import APPLICATION, CRASHING, GROUPS, HEARTBEATS, PRODUCERS, QUICK, SECTIONS, SLOW, TOPICS
 
 DESCRIPTION = """\
 Runs a broker with a workload until Ctrl-C: three producers write the packages that are installed on this machine, and
-two groups read them. One group is too slow; a member of the other one crashes now and then. With several nodes, one of
-them is killed now and then, too."""
+two groups and an application of broker-streams read them. One group is too slow; a member of the other one crashes now
+and then. With several nodes, one of them is killed now and then, too."""
 
 EXAMPLES = """\
 examples:
@@ -254,6 +254,10 @@ def _clients(bootstrap: str, directory: Path, rate: float, session_timeout_ms: i
         for name in group.members:
             arguments = ["demo.worker", "consume", name, bootstrap, str(session_timeout_ms)]
             found[name] = Process(name, arguments, directory)
+    # A member with an instance id has its tasks again at once if it is restarted.
+    settings = ("-X", f"state.dir={directory / APPLICATION}", "-X", "group.instance.id=1")
+    arguments = ["broker_streams", "run", "demo/application.py", "--bootstrap", bootstrap, *settings]
+    found[APPLICATION] = Process(APPLICATION, arguments, directory)
     return found
 
 
@@ -283,6 +287,7 @@ demo: {len(packages()):,} packages of this machine, written by {", ".join(PRODUC
   topics {", ".join(TOPICS)}
   group {QUICK.group_id} keeps up; its member {CRASHING} crashes every {given.crash_every:g} s and is restarted
   group {SLOW.group_id} is too slow: its lag grows
+  application {APPLICATION} counts updates of each section in each minute, into topic {SECTIONS}
 {_kills(nodes, given)}  data and logs in {directory} {kept}
 
 {f"In a browser: {page}" if page else "Without a dashboard (--dashboard)"}

@@ -8,6 +8,9 @@ PACKAGES = "packages"
 UPDATES = "package-updates"
 INDEX = "package-index"
 AUDIT = "audit-trail"
+# Written by the application (application.py).
+SECTIONS = "updates-per-minute"
+APPLICATION = "section-statistics"
 # Only with several nodes: see outage.py. Each node has some of its partitions.
 HEARTBEATS = "heartbeats"
 HEARTBEATS_OF_A_NODE = 2
@@ -20,6 +23,7 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     UPDATES: (3, {**_BOUNDED, "compression.type": "zstd"}),
     INDEX: (3, {"cleanup.policy": "compact", "segment.bytes": str(8 << 20), "min.cleanable.dirty.ratio": "0.3"}),
     AUDIT: (2, {**_BOUNDED, "message.timestamp.type": "LogAppendTime"}),
+    SECTIONS: (2, _BOUNDED),
 }
 
 

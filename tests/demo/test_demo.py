@@ -13,13 +13,14 @@ from urllib.request import urlopen
 import pytest
 
 from broker_cy.admin import AdminClient
+from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Start
 from broker_cy.launch.processes import Child
 from broker_cy.metrics.events import Rebalance
 from demo.cli import main
 from demo.outage import Gaps
 from demo.packages import Package, debian, packages
-from demo.topics import CRASHING, QUICK, SLOW, TOPICS
+from demo.topics import CRASHING, QUICK, SECTIONS, SLOW, TOPICS
 from tests.support.wait import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,6 +137,7 @@ def test_the_demo_lives_and_leaves_nothing(tmp_path: Path) -> None:
 
         until(is_alive, "a workload", TIMEOUT_S, interval_s=0.2)
         assert asyncio.run(_topics(bootstrap)) >= set(TOPICS)
+        until(lambda: asyncio.run(_records_in(bootstrap, SECTIONS)) > 0, "results of the application", TIMEOUT_S, 0.5)
         assert f"{CRASHING} crashed" in child.stdout()
         assert "ended unexpectedly" not in child.stdout()
         # One client may be absent at this moment.
@@ -148,6 +150,13 @@ def test_the_demo_lives_and_leaves_nothing(tmp_path: Path) -> None:
 async def _topics(bootstrap: str) -> set[str]:
     async with AdminClient(bootstrap) as client:
         return {topic.name for topic in await client.topics.list_all()}
+
+
+async def _records_in(bootstrap: str, topic: str) -> int:
+    """The sum of the end offsets of a topic."""
+    async with AdminClient(bootstrap) as client:
+        ends = await client.offsets.latest([TopicPartition(topic, number) for number in range(TOPICS[topic][0])])
+        return sum(ends.found.values())
 
 
 @pytest.mark.full
