@@ -108,7 +108,7 @@ def errors(context: click.Context, *, as_json: bool) -> Iterator[None]:
     except ClientError as error:
         context.exit(end(PROGRAM, error, as_json=as_json))
     except StreamsError as error:
-        cause = f": {error.__cause__}" if error.__cause__ is not None else ""
+        cause = f": {error.__cause__}" if error.__cause__ and str(error.__cause__) not in str(error) else ""
         context.exit(end(PROGRAM, ClientError(Failure.REFUSED, f"{error}{cause}"), as_json=as_json))
     except ValueError as error:
         context.exit(end(PROGRAM, ClientError(Failure.INVALID, str(error)), as_json=as_json))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -10,10 +13,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from broker_cy.launch.processes import Child
+from broker_cy.launch.processes import run as done
 from broker_streams.application import ApplicationError, load
 from broker_streams.cli import command
 from broker_streams.plan import codec
+from tests.support.broker import QUICK, BrokerProcess
+from tests.support.wait import until
 
+WAIT_S = 60.0
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "streams.md"
 APPLICATION, DRIVEN, WINDOWS, TABLES, LINEAGE = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
@@ -34,6 +42,34 @@ def test_the_tutorial_runs() -> None:
     assert names["ended"] == [("ann", 2)]
     exec(compile(TABLES, str(PAGE), "exec"), names)
     assert names["totals"] == [("ann", 3), ("bob", 4)]
+
+
+@pytest.mark.full
+def test_the_commands_of_the_tutorial_run(application: Path) -> None:
+    """If this fails, a new user who follows the page sees an error, or no counts."""
+    page = PAGE.read_text().partition("## A first application")[2].partition("TopologyTestDriver")[0]
+    *topics, run, send, read = re.findall(r"^    (\S.*)$", page.replace(APPLICATION, ""), re.MULTILINE)
+    broker = BrokerProcess(application.parent, QUICK).start()
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {"BROKER_CY_BOOTSTRAP": broker.bootstrap, "PATH": path}
+
+    def shell(line: str) -> str:
+        return done(["sh", "-c", line], cwd=application.parent, env=env).stdout.decode()
+
+    try:
+        for line in topics:
+            assert "created topic" in shell(line)
+        child = Child(["sh", "-c", f"exec {run}"], application.parent, "application", env, application.parent)
+        try:
+            child.wait_for_output("runs orders-per-minute", WAIT_S)
+            shell(send)
+            until(lambda: shell(read) == "ann 1\n", "the count", WAIT_S, 0.2)
+            child.send_signal(signal.SIGINT)
+            assert child.wait(WAIT_S) == 0, child.stderr()
+        finally:
+            child.kill()
+    finally:
+        broker.close()
 
 
 def test_describe_prints_kafkas_text_and_the_plan(application: Path) -> None:

@@ -89,6 +89,7 @@ README_BENCH = next(line.command for line in LINES if line.command.startswith(".
 
 # Pages whose command lines another test runs, with its file.
 ELSEWHERE = {
+    "streams.md": "tests/broker_streams/test_tutorial.py",
     "migrating.md": "tests/e2e/test_migration.py",
     "deploy.md": "tests/deploy/test_documents.py",
     "deploy-bad-days.md": "tests/deploy/test_documents.py",
