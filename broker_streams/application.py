@@ -35,7 +35,11 @@ def load(path: Path, changed: Mapping[str, str] | None = None) -> Application:
         raise ApplicationError(f"{path} is no file")
     # As for a program: the file may import modules beside it.
     sys.path.insert(0, str(path.parent.resolve()))
-    found = runpy.run_path(str(path), run_name="__streams__")
+    try:
+        found = runpy.run_path(str(path), run_name="__streams__")
+    except ModuleNotFoundError as error:
+        # Otherwise it would be taken for a library of this program that is missing.
+        raise ApplicationError(f"{path} needs a module that is not installed: {error.name}") from error
     config = found.get("config", {})
     if not isinstance(config, Mapping):
         raise ApplicationError(f"{path}: config is a {type(config).__name__}; a mapping of settings is expected")

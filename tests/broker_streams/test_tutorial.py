@@ -95,6 +95,7 @@ def test_describe_prints_the_lineage_of_the_page(tmp_path: Path) -> None:
     ("text", "changed", "message"),
     [
         ("config = {}", {}, "defines neither builder (a StreamsBuilder) nor topology (a Topology)"),
+        ("import moduleofmine", {}, "needs a module that is not installed: moduleofmine"),
         ("config = 7", {}, "config is a int; a mapping of settings is expected"),
         ("from broker_streams import StreamsBuilder\nbuilder = StreamsBuilder()", {}, "without nodes"),
     ],
