@@ -1,6 +1,6 @@
 """The application of the demo: how often packages of each section were updated in each minute.
 
-broker-streams run demo/application.py --bootstrap 127.0.0.1:9092
+python -m broker_streams run demo/application.py --bootstrap 127.0.0.1:9092
 """
 
 from __future__ import annotations

@@ -254,9 +254,8 @@ def _clients(bootstrap: str, directory: Path, rate: float, session_timeout_ms: i
         for name in group.members:
             arguments = ["demo.worker", "consume", name, bootstrap, str(session_timeout_ms)]
             found[name] = Process(name, arguments, directory)
-    # A member with an instance id has its tasks again at once if it is restarted.
-    settings = ("-X", f"state.dir={directory / APPLICATION}", "-X", "group.instance.id=1")
-    arguments = ["broker_streams", "run", "demo/application.py", "--bootstrap", bootstrap, *settings]
+    state = f"state.dir={directory / APPLICATION}"
+    arguments = ["broker_streams", "run", "demo/application.py", "--bootstrap", bootstrap, "-X", state]
     found[APPLICATION] = Process(APPLICATION, arguments, directory)
     return found
 
