@@ -95,7 +95,7 @@ public final class MirrorOracle {
         for (ConfigDef.ConfigKey key : new TreeMap<>(def.configKeys()).values()) {
             String value = key.hasDefault() ? ConfigDef.convertToString(key.defaultValue, key.type) : "(required)";
             rows.add(java.util.Arrays.asList(key.name, key.type.toString(), value,
-                key.validator == null ? "" : key.validator.toString()));
+                key.validator == null ? "" : key.validator.toString().replaceFirst("@[0-9a-f]+$", "")));
         }
         return rows;
     }
