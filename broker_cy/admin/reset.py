@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import Enum
+from pathlib import Path
+from typing import Final
 
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.group_offsets import Committed
@@ -18,6 +22,10 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.core.classes import dataclass
 from broker_cy.core.errors import ErrorCode
 from broker_cy.reporting.numbers import plural
+
+# An int32 and an int64 in decimal digits.
+_PARTITION: Final = re.compile(r"[0-9]{1,9}")
+_OFFSET: Final = re.compile(r"[0-9]{1,18}")
 
 
 class ResetKind(Enum):
@@ -171,3 +179,17 @@ class ResetCalls:
         if source is None or key not in source:
             raise ClientError(Failure.INVALID, f"no offset is given {rule.kind.value}", what=f"partition {key}")
         return source[key]
+
+
+def read_offsets(path: Path) -> dict[TopicPartition, int]:
+    """Read lines of `topic,partition,offset`. Raises ClientError, which names the line, for anything else."""
+    found: dict[TopicPartition, int] = {}
+    with open(path, newline="", encoding="utf-8") as file:
+        for line, row in enumerate(csv.reader(file), 1):
+            if not row:
+                continue
+            if len(row) != 3 or not _PARTITION.fullmatch(row[1]) or not _OFFSET.fullmatch(row[2]):
+                reason = f"line {line}, {','.join(row)!r}: expected topic,partition,offset"
+                raise ClientError(Failure.INVALID, reason, what=str(path))
+            found[TopicPartition(row[0], int(row[1]))] = int(row[2])
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from broker_cy.admin.group_values import (
     GroupListing,
 )
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
+from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep, read_offsets
 from broker_cy.admin.share_in_flight import in_flight_of
 from broker_cy.client.quantities import DURATION_HELP, TIME_HELP
 from broker_cy.commands.context import (
@@ -40,7 +39,7 @@ from broker_cy.commands.values import DURATION, OFFSET, TIME, TOPIC_PARTITIONS, 
 from broker_cy.console.columns import groups as columns
 from broker_cy.console.columns import in_flight as in_flight_columns
 from broker_cy.console.columns import topics as topic_columns
-from broker_cy.console.values import parse_int, parse_time
+from broker_cy.console.values import parse_time
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import UNKNOWN, plural
 from broker_cy.reporting.terminal import print_rows
@@ -306,25 +305,6 @@ def rule_of(given: dict[str, object]) -> ResetRule:
         return ResetRule(ResetKind.TIME, max(0, parse_time("now") - value))
     kinds = {"to_offset": ResetKind.OFFSET, "to_time": ResetKind.TIME, "shift_by": ResetKind.SHIFT}
     return ResetRule(kinds[name], value)
-
-
-def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """Read lines of `topic,partition,offset`. Raises ClientError, which names the line, for anything else."""
-    found: dict[TopicPartition, int] = {}
-    with open(path, newline="", encoding="utf-8") as file:
-        for line, row in enumerate(csv.reader(file), 1):
-            if not row:
-                continue
-            try:
-                topic, partition, offset = row
-                found[TopicPartition(topic, parse_int(partition, 0, 2**31 - 1))] = parse_int(offset, 0)
-            except ValueError:
-                raise ClientError(
-                    Failure.INVALID,
-                    f"line {line}, {','.join(row)!r}: expected topic,partition,offset",
-                    what=str(path),
-                ) from None
-    return found
 
 
 def _report_steps(target: Target, steps: Sequence[ResetStep], dry_run: bool) -> None:

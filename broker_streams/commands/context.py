@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -10,12 +11,14 @@ from typing import Any, Final, TypeVar
 import click
 
 from broker_cy.admin import AdminClient
+from broker_cy.client import options
+from broker_cy.client.clusters import select
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.program import end
+from broker_cy.client.program import EXIT_NOT_CONFIRMED, end
 from broker_cy.client.security import PREFIXES, security_of
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.properties import read_properties_file
-from broker_streams.application import Application, ApplicationError
+from broker_streams.application import Application, ApplicationError, load
 
 PROGRAM: Final = "broker-streams"
 BOOTSTRAP: Final = "bootstrap.servers"
@@ -91,6 +94,41 @@ def client_of(application: Application, client_id: str) -> AdminClient:
         raise ApplicationError(f"{application.path}: {BOOTSTRAP} is missing")
     named = servers if isinstance(servers, str) else ",".join(servers)
     return AdminClient(named, client_id=client_id, login=security.login, tls=security.tls)
+
+
+def application_of(name: str, cluster: Mapping[str, Any]) -> Application | None:
+    """The application of a file, or None if `name` is an application id. `cluster`: the options of options.OF_CLUSTER,
+    whose -X are settings of the application. Raises ApplicationError.
+    """
+    if not name.endswith(".py"):
+        return None
+    return load(Path(name), changes(cluster["client_settings"], cluster["bootstrap"]))
+
+
+def client_for(application: Application | None, cluster: Mapping[str, Any], client_id: str) -> AdminClient:
+    """A client of the cluster of the options, or of the application. Raises ApplicationError, ClientError."""
+    if application is not None and cluster["cluster"] is None and cluster["command_config"] is None:
+        return client_of(application, client_id)
+    given = dict(cluster)
+    if application is not None:
+        given["client_settings"] = [each for each in cluster["client_settings"] if each.startswith(PREFIXES)]
+    entry = select(options.wanted(given))
+    return AdminClient(
+        entry.bootstrap, timeout_s=entry.timeout_s, client_id=client_id, login=entry.login, tls=entry.tls
+    )
+
+
+def confirm(question: str, *, yes: bool, as_json: bool) -> None:
+    """Return if the answer is yes; otherwise end the command with EXIT_NOT_CONFIRMED."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        reason = "cannot ask for confirmation, because the standard input is not a terminal: add --yes. "
+        end(PROGRAM, ClientError(Failure.INVALID, f"{reason}Nothing was changed."), as_json=as_json)
+        raise SystemExit(EXIT_NOT_CONFIRMED)
+    if not click.confirm(question, default=False, err=True):
+        click.echo("Nothing was changed.", err=True)
+        raise SystemExit(EXIT_NOT_CONFIRMED)
 
 
 def _security(config: Mapping[str, Any]) -> dict[str, str]:
