@@ -38,12 +38,13 @@ examples:
   broker-streams describe app.py            its topology, as Kafka Streams describes it
   broker-streams describe app.py --lineage  the input columns that each output column comes from
   broker-streams test app.py                run the tests in app.test.yaml
+  broker-streams diff old.py new.py         records that differ between two versions, on the same input
   broker-streams reset app.py --dry-run     what is deleted so that the application begins again
 """
 
 
 # Further commands: the module of the room `commands`, which is imported when its command is used.
-COMMANDS: Final = {"test": "test", "reset": "reset"}
+COMMANDS: Final = {"test": "test", "reset": "reset", "diff": "diff"}
 
 
 class _Commands(click.Group):

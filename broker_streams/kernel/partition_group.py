@@ -233,6 +233,13 @@ class PartitionGroup:
         if queue.head_input is not None and self.only is None:
             self._filled.push(queue)
 
+    def next_time_ms(self) -> int | None:
+        """The timestamp of the record that `take` would choose; None: all queues are empty."""
+        if self.only is not None:
+            return None if self.only.head_input is None else self.only.time_ms
+        first = self._filled.first()
+        return None if first is None else first.time_ms
+
     def waiting(self) -> int:
         return sum(len(queue) for queue in self.queues.values())
 

@@ -110,6 +110,19 @@ class Task:
         """How many records were added and not processed."""
         return self._group.waiting()
 
+    def waiting_of(self, topic: str, partition: int) -> int:
+        """Those of one input."""
+        return len(self._group.queues[topic, partition])
+
+    def next_time_ms(self) -> int | None:
+        """The timestamp of the next record; None: no record waits."""
+        return self._group.next_time_ms()
+
+    @property
+    def wall_clock_due_ms(self) -> int:
+        """The time of the next punctuation by the host's clock."""
+        return self._wall_clock.due_ms
+
     def is_ready(self, now_ms: int) -> bool:
         return self._group.is_ready(now_ms)
 
