@@ -39,12 +39,14 @@ examples:
   broker-streams describe app.py --lineage  the input columns that each output column comes from
   broker-streams test app.py                run the tests in app.test.yaml
   broker-streams diff old.py new.py         records that differ between two versions, on the same input
+  broker-streams replay new.py --application-id orders-2    state of a changed application, from history
+  broker-streams verify app.py              prove that each result was written exactly once
   broker-streams reset app.py --dry-run     what is deleted so that the application begins again
 """
 
 
 # Further commands: the module of the room `commands`, which is imported when its command is used.
-COMMANDS: Final = {"test": "test", "reset": "reset", "diff": "diff"}
+COMMANDS: Final = {"test": "test", "reset": "reset", "diff": "diff", "replay": "replay", "verify": "verify"}
 
 
 class _Commands(click.Group):

@@ -1,0 +1,192 @@
+"""`broker-streams replay`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from broker_cy.admin import AdminClient, ClientError, Failure
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation
+from broker_cy.core.errors import ErrorCode
+from broker_cy.reporting.numbers import plural
+from broker_streams.application import Application, load
+from broker_streams.commands.context import (
+    PROGRAM,
+    application_argument,
+    bootstrap_option,
+    changes,
+    client_of,
+    confirm,
+    errors,
+    json_option,
+    settings_option,
+)
+from broker_streams.commands.verify import FIRST, check_fields, print_check
+from broker_streams.hosts.seeding import ChangeRecord, Seed
+from broker_streams.hosts.settings import HostSettings
+from broker_streams.offline.checking import Check, Wanted, check
+from broker_streams.offline.inputs import EARLIEST, POINT_HELP, counts_of, point
+from broker_streams.offline.runner import Result, Runner
+from broker_streams.testing.case_run import Serdes
+
+EPILOG: Final = """\b
+examples:
+  broker-streams replay new.py --application-id orders-2 --dry-run     how the past would have been
+  broker-streams replay new.py --application-id orders-2               give it its state, and the offsets to go on from
+  broker-streams run new.py -X application.id=orders-2                 go on live, exactly there
+"""
+
+
+@dataclass
+class Replayed:
+    """`check`: the results of the new version beside those that the old one wrote. `written`: records of changelogs."""
+
+    application_id: str
+    old_id: str
+    check: Check
+    topics: tuple[str, ...] = ()
+    written: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+@click.command("replay", epilog=EPILOG)
+@application_argument
+@click.option("--application-id", required=True, metavar="ID", help="The id of the new version, which must be unused.")
+@click.option(
+    "--old",
+    "old_id",
+    metavar="ID",
+    help="The application that it takes over from.  [default: application.id of APP.py]",
+)
+@click.option(
+    "--from", "begin", default=EARLIEST, show_default=True, metavar="POINT", help=f"Where it begins: {POINT_HELP}."
+)
+@click.option("--dry-run", is_flag=True, help="Only compare its results with those of the old version.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@click.option(
+    "--first",
+    type=click.IntRange(0),
+    default=FIRST,
+    show_default=True,
+    metavar="N",
+    help="Deviations to show of a topic.",
+)
+@settings_option
+@bootstrap_option
+@json_option
+@click.pass_context
+def replay_command(
+    context: click.Context, /, file: Path, application_id: str, old_id: str | None, begin: str, dry_run: bool,
+    yes: bool, first: int, changed: tuple[str, ...], bootstrap: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Run a changed application over history, up to the offsets at which the old version stopped.
+
+    It writes no results of the past: these are compared with those of the old version, and shown. Its state is written
+    into changelogs under the new id, with the offsets of the old version. Started under that id, it goes on with the
+    first record that the old version did not process. Stop the old version first; --dry-run works while it runs.
+    """
+    with errors(context, as_json=as_json):
+        application = load(file, changes(changed, bootstrap))
+        old = old_id or str(application.config.get("application.id") or "")
+        if not old:
+            raise ClientError(Failure.INVALID, "the old application is not known: use --old", what=str(file))
+        if old == application_id:
+            reason = f"--application-id {application_id} is the old application; choose another id"
+            raise ClientError(Failure.INVALID, reason)
+        if not dry_run:
+            confirm(f"Create the state of {application_id} from the history of {old}?", yes=yes, as_json=as_json)
+        new = application._replace(config={**application.config, "application.id": application_id})
+        found = asyncio.run(_replay(new, old, begin, first, dry_run=dry_run))
+        serdes = Serdes(application.topology, new.config, {})
+        if as_json:
+            print(json.dumps(_fields(found, serdes, dry_run=dry_run), ensure_ascii=False))
+        else:
+            _print(found, serdes, file, dry_run=dry_run)
+
+
+async def _replay(new: Application, old_id: str, begin: str, first: int, *, dry_run: bool) -> Replayed:
+    settings = HostSettings.of(new.config)
+    isolation = Isolation.READ_COMMITTED if settings.is_exactly_once else Isolation.READ_UNCOMMITTED
+    topology = new.topology
+    async with client_of(new, f"{PROGRAM}-replay") as client:
+        runner = Runner(topology, settings.task, await counts_of(client, topology))
+        inputs = [TopicPartition(*place) for place in runner.inputs]
+        starts: dict[TopicPartition, int] = {}
+        if begin != EARLIEST:
+            starts = await point(
+                client, inputs, begin, group_id=old_id, isolation=isolation,
+                now_ms=lambda: time.time_ns() // 1_000_000,
+            )  # fmt: skip
+        wanted = Wanted(starts, (), first, old_id, with_changelogs=False)
+        if dry_run:
+            return Replayed(settings.application_id, old_id, await check(client, runner, isolation, wanted))
+        await _require_stopped(client, old_id)
+        seed = Seed(client, topology, settings)
+        await seed.require_new()
+        tasks = {part.number: runner.partitions_of_task(part) for part in topology.subtopologies()}
+        internal = [topology.decorated(each.name, settings.application_id) for each in topology.repartition_topics]
+        await seed.create_topics(tasks, {topic: runner.count_of(topic) for topic in internal})
+
+        async def take(made: list[Result]) -> None:
+            await seed.take(
+                ChangeRecord(each.topic, each.partition or 0, each.key or b"", each.value, each.timestamp, each.headers)
+                for each in made
+                if each.is_change
+            )
+
+        found = await check(client, runner, isolation, wanted, take)
+        # The old version did not start meanwhile.
+        await _require_stopped(client, old_id)
+        texts = {TopicPartition(*place): text for place, text in runner.metadata().items()}
+        # Repartition topics are empty: their records are processed.
+        offsets = {key: found.until.get(key, 0) for key in texts}
+        await seed.finish(offsets, texts)
+        return Replayed(settings.application_id, old_id, found, seed.topics, seed.written)
+
+
+async def _require_stopped(client: AdminClient, old_id: str) -> None:
+    described = await client.groups.describe([old_id])
+    group = described.found.get(old_id)
+    if group is None:
+        error = described.failed[old_id]
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            raise ClientError(
+                Failure.INVALID, "it does not exist: name the old one with --old", what=f"application {old_id}"
+            )
+        raise error
+    if group.members:
+        reason = f"it has {plural(len(group.members), 'member')}: stop it first, or use --dry-run"
+        raise ClientError(Failure.REFUSED, reason, what=f"application {old_id}")
+
+
+# --- output
+
+
+def _fields(found: Replayed, serdes: Serdes, *, dry_run: bool) -> dict[str, Any]:
+    fields = check_fields(found.check, serdes)
+    del fields["proven"]
+    return {
+        "application_id": found.application_id,
+        "old": found.old_id,
+        "dry_run": dry_run,
+        "created_topics": list(found.topics),
+        "written": found.written,
+        **fields,
+    }
+
+
+def _print(found: Replayed, serdes: Serdes, file: Path, *, dry_run: bool) -> None:
+    print_check(found.check, serdes)
+    if dry_run:
+        print("nothing was written")
+        return
+    written = plural(found.written, "record")
+    print(f"wrote {written} of state; {found.application_id} goes on where {found.old_id} stopped:")
+    print(f"  {PROGRAM} run {file} -X application.id={found.application_id}")

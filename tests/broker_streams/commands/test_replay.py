@@ -1,0 +1,91 @@
+"""`broker-streams replay`: a changed application takes over with the state that its history gives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from tests.broker_streams.commands.cluster import COUNTS, Cluster, committed, invoke, until
+
+VALUES = ("a", "b", "a", "c", "a")
+EXPECTED = [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("c", 1)]
+# c counts as a.
+CHANGED = COUNTS.replace("lambda key, value: value", "lambda key, value: 'a' if value == 'c' else value")
+
+
+def test_a_changed_application_takes_over(cluster: Cluster, tmp_path: Path) -> None:
+    """If this fails, the new version has other counts than its history gives, or results are lost or doubled."""
+    name = "takeover"
+    cluster.create(f"{name}-in", f"{name}-out")
+    cluster.write(f"{name}-in", *VALUES)
+    old = cluster.application(tmp_path, name)
+    (tmp_path / "new").mkdir()
+    new = cluster.application(tmp_path / "new", name, CHANGED)
+    cluster.run(old, EXPECTED)
+    before = {key: at for key, at in cluster.offsets(name).items() if "-in-" in key}
+
+    dry = invoke("replay", new, "--application-id", f"{name}-2", "--dry-run", "--json")
+    assert dry.exit_code == 0, dry.output
+    (topic,) = json.loads(dry.output)["topics"]
+    assert (topic["topic"], topic["compared"], topic["counts"]) == (
+        f"{name}-out", "last", {"different": 1, "unexpected": 1},
+    )  # fmt: skip
+    assert {each["kind"]: each["written"]["value"] for each in topic["deviations"]} == {"different": 3, "unexpected": 1}
+    assert len(cluster.topics(f"{name}-")) == 4
+
+    done = invoke("replay", new, "--application-id", f"{name}-2", "--yes", "--json")
+    assert done.exit_code == 0, done.output
+    made = json.loads(done.output)
+    assert len(made["created_topics"]) == 2
+    assert made["written"] == len(VALUES)
+    # The past was written once, by the old version.
+    assert cluster.counts(f"{name}-out") == EXPECTED
+    taken = {key: at for key, at in cluster.offsets(f"{name}-2").items() if "-in-" in key}
+    assert before.items() <= taken.items()
+
+    # a has three records of a, and one of c.
+    cluster.write(f"{name}-in", "a", "b")
+    cluster.run(new, sorted([*EXPECTED, ("a", 5), ("b", 2)]), application_id=f"{name}-2")
+
+    again = invoke("replay", new, "--application-id", f"{name}-2", "--yes")
+    assert again.exit_code == 2
+    assert "reset it, or choose another --application-id" in again.output
+
+
+def test_a_running_version_is_not_taken_over(cluster: Cluster, tmp_path: Path) -> None:
+    """If this fails, two versions write the same results."""
+    name = "busy"
+    cluster.create(f"{name}-in", f"{name}-out")
+    cluster.write(f"{name}-in", *VALUES)
+    path = cluster.application(tmp_path, name)
+
+    async def job() -> None:
+        async with cluster.running(path) as client:
+            await until(client, path, EXPECTED)
+            shown = await asyncio.to_thread(invoke, "replay", path, "--application-id", f"{name}-2", "--yes")
+            assert shown.exit_code == 1, shown.output
+            assert "it has 1 member: stop it first, or use --dry-run" in shown.output
+            dry = await asyncio.to_thread(invoke, "replay", path, "--application-id", f"{name}-2", "--dry-run")
+            assert dry.exit_code == 0, dry.output
+            assert "nothing was written" in dry.output
+            assert await committed(client, f"{name}-out") == EXPECTED
+
+    asyncio.run(job())
+    assert cluster.topics(f"{name}-2") == []
+
+
+def test_a_wrong_takeover_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    """If this fails, a mistyped name starts an application without state."""
+    name = "wrong"
+    cluster.create(f"{name}-in", f"{name}-out")
+    path = cluster.application(tmp_path, name)
+    for arguments, message in (
+        (("--application-id", name), f"--application-id {name} is the old application"),
+        (("--application-id", f"{name}-2"), "application wrong: it does not exist: name the old one with --old"),
+        (("--application-id", f"{name}-2", "--dry-run"), "application wrong: it has committed nothing"),
+    ):
+        shown = invoke("replay", path, "--yes", *arguments)
+        assert shown.exit_code == 2, shown.output
+        assert message in shown.output
+    assert len(cluster.topics(f"{name}-")) == 2
