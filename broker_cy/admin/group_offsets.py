@@ -57,6 +57,7 @@ class CommittedOffset(NamedTuple):
 
 
 Committed = dict[TopicPartition, CommittedOffset]
+_Named = dict[str, list[int]]
 
 
 class GroupOffsetCalls:
@@ -66,30 +67,43 @@ class GroupOffsetCalls:
         self._caller = caller
         self._coordinators = coordinators
 
-    async def fetch(self, group_ids: Iterable[str], *, stable: bool = False) -> Outcome[str, Committed]:
-        """The committed offsets of each group, by partition; {} for a group that does not exist.
+    async def fetch(
+        self, group_ids: Iterable[str], *, stable: bool = False, partitions: Iterable[TopicPartition] | None = None
+    ) -> Outcome[str, Committed]:
+        """The committed offsets of each group, by partition; {} for a group that does not exist. None as `partitions`
+        stands for all.
 
-        `stable`: wait for offsets of open transactions, and fail with UNSTABLE_OFFSET_COMMIT if they do not end.
+        `stable`: wait for offsets of open transactions, and fail with UNSTABLE_OFFSET_COMMIT if they do not end. Only
+        named partitions are waited for in all cases: as in Kafka, a question for all leaves out a partition whose first
+        offset is in an open transaction.
         """
+        named = None if partitions is None else _named(partitions)
 
         async def send(peer: Peer, keys: list[str], deadline: Deadline) -> dict[str, Committed | Problem]:
             link = await self._caller.pool.link(peer, deadline)
             at_least = 7 if stable else _ALL_TOPICS_FROM
             version = common_version(link, ApiKey.OFFSET_FETCH, _FETCH, at_least, _BY_NAME_UNTIL)
             if version >= _GROUPS_FROM:
-                return await self._fetch_many(peer, keys, deadline, stable)
-            return {key: await self._fetch_one(peer, key, deadline, stable) for key in keys}
+                return await self._fetch_many(peer, keys, deadline, stable, named)
+            return {key: await self._fetch_one(peer, key, deadline, stable, named) for key in keys}
 
         return await self._caller.spread(
             group_ids, self._coordinators, send, api=_FETCH, name=lambda key: f"group {key}", chunk=GROUPS_MAX
         )
 
     async def _fetch_many(
-        self, peer: Peer, keys: list[str], deadline: Deadline, stable: bool
+        self, peer: Peer, keys: list[str], deadline: Deadline, stable: bool, named: _Named | None
     ) -> dict[str, Committed | Problem]:
-        request = messages.OffsetFetchRequest(
-            groups=[messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=key, topics=None) for key in keys],
-            require_stable=stable,
+        kind = messages.OffsetFetchRequest
+        topics = (
+            None
+            if named is None
+            else [
+                kind.OffsetFetchRequestTopics(name=name, partition_indexes=numbers) for name, numbers in named.items()
+            ]
+        )
+        request = kind(
+            groups=[kind.OffsetFetchRequestGroup(group_id=key, topics=topics) for key in keys], require_stable=stable
         )
         answer, _ = await self._caller.pool.ask(
             peer, request, messages.OffsetFetchResponse, deadline, at_least=_GROUPS_FROM, at_most=_BY_NAME_UNTIL
@@ -99,8 +113,16 @@ class GroupOffsetCalls:
             group.group_id: problem_of(group.error_code) or _committed(group.topics, shared) for group in answer.groups
         }
 
-    async def _fetch_one(self, peer: Peer, key: str, deadline: Deadline, stable: bool) -> Committed | Problem:
-        request = messages.OffsetFetchRequest(group_id=key, topics=None, require_stable=stable)
+    async def _fetch_one(
+        self, peer: Peer, key: str, deadline: Deadline, stable: bool, named: _Named | None
+    ) -> Committed | Problem:
+        kind = messages.OffsetFetchRequest
+        topics = (
+            None
+            if named is None
+            else [kind.OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in named.items()]
+        )
+        request = kind(group_id=key, topics=topics, require_stable=stable)
         answer, _ = await self._caller.pool.ask(
             peer, request, messages.OffsetFetchResponse, deadline, at_most=_GROUPS_FROM - 1
         )
@@ -232,6 +254,13 @@ def _by_partition(
         else:
             found[key] = value
     return Outcome(found, failed)
+
+
+def _named(partitions: Iterable[TopicPartition]) -> _Named:
+    found: _Named = {}
+    for key in partitions:
+        found.setdefault(key.topic, []).append(key.partition)
+    return found
 
 
 def _committed(

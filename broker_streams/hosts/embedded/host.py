@@ -27,13 +27,17 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.reader import Reader
 from broker_cy.admin.records import Start
+from broker_cy.client.errors import Failure
 from broker_cy.client.group_member import MemberSettings, Revoke, Send, State
-from broker_cy.client.streams_member import Endpoint, Status, StreamsMember, StreamsSettings
+from broker_cy.client.streams_member import Endpoint, Role, Status, StreamsMember, StreamsSettings
 from broker_cy.client.streams_member import Task as Assigned
 from broker_cy.client.transaction import GroupMetadata
+from broker_cy.core.errors import ErrorCode
 from broker_streams.dsl.topology import Topology
 from broker_streams.hosts.announced import announced
+from broker_streams.hosts.embedded.group_news import NO_STREAMS_GROUPS, GroupNews
 from broker_streams.hosts.embedded.tasks import Running, Tasks
+from broker_streams.hosts.embedded.topics import Topics
 from broker_streams.hosts.embedded.writer import Fenced, Offsets, Results, Writer, add
 from broker_streams.hosts.measures import Life, Measures
 from broker_streams.hosts.measures import State as InstanceState
@@ -52,6 +56,9 @@ STEP_RECORDS: Final = 1_000
 RESULTS_MAX: Final = 100_000
 # The longest wait of an idle host for a punctuation or for news of the group.
 IDLE_S: Final = 0.1
+# Between two looks at the partitions of topics, besides those at each epoch of the group: the broker that answered may
+# not have known new ones yet.
+TOPICS_S: Final = 10.0
 
 
 class EmbeddedHost:
@@ -98,13 +105,13 @@ class EmbeddedHost:
         )
         self._link = client.coordinator_link(self.member)
         self._writer = Writer(client, settings, f"{settings.application_id}-{process_id}-1")
-        self._counts: dict[str, int] = {}
+        self._topics = Topics(client, plan, settings.application_id)
         self._global = build_global(plan, settings.task)
         self.tasks = Tasks(
             client,
             plan,
             settings,
-            lambda topic: self._counts.get(topic, 0),
+            self._topics.partitions,
             self._global.stores if self._global is not None else {},
             now_ms,
         )
@@ -117,12 +124,16 @@ class EmbeddedHost:
         self._taken: frozenset[Assigned] = frozenset()
         # How often the group went on without this member: after that, no task is the one of before.
         self._fenced = 0
+        # Whether the active tasks have to look for their positions again.
+        self._begins_again = False
+        # The epoch of the group in which source topics were looked at.
+        self._generation = 0
         self._results: Results = {}
         self._result_count = 0
         self._chunks: asyncio.Queue[Chunk | ClientError] = asyncio.Queue(QUEUED_CHUNKS_MAX)
         self._global_positions: dict[TopicPartition, int] = {}
         self._pump: asyncio.Task[None] | None = None
-        self._commit_due_s = self._purge_due_s = 0.0
+        self._commit_due_s = self._purge_due_s = self._topics_due_s = 0.0
 
     @property
     def statuses(self) -> tuple[Status, ...]:
@@ -146,7 +157,7 @@ class EmbeddedHost:
                 self.life.enter(InstanceState.NOT_RUNNING)
 
     async def _run(self) -> None:
-        await self._look_at_topics()
+        await self._topics.look()
         followed = []
         if self._global is not None:
             await self._fill_global_stores()
@@ -186,17 +197,19 @@ class EmbeddedHost:
     # ---- the member
 
     async def _be_member(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop, news = asyncio.get_running_loop(), GroupNews(self._settings.application_id)
         while True:
             member = self.member
-            if member.state is State.FAILED:
-                raise StreamsError(
-                    f"the group refuses the application: {member.failure.name} {member.failure_text}".rstrip()
-                )
+            news.look(member, loop.time())
             action = member.next(loop.time())
             if isinstance(action, Send):
                 # The answer may take away tasks: the other coroutine looks at `owned` before each step.
-                await self._link.exchange(action)
+                try:
+                    await self._link.exchange(action)
+                except ClientError as error:
+                    if error.failure is Failure.UNSUPPORTED:
+                        raise StreamsError(f"{error} ({NO_STREAMS_GROUPS})") from error
+                    raise
             elif isinstance(action, Revoke):
                 async with self._turn:
                     await self._give_up(action.parts)
@@ -219,9 +232,11 @@ class EmbeddedHost:
         self._commit_due_s = loop.time() + self._settings.commit_interval_ms / 1000
         while True:
             chunk = await self._next_chunk()
+            reading = self._pump
             async with self._turn:
                 await self._follow_group()
-                if chunk is not None:
+                # Tasks that began again meanwhile read from other positions.
+                if chunk is not None and self._pump is reading:
                     self._take(chunk)
                 self._process()
                 await self._maybe_commit()
@@ -245,7 +260,11 @@ class EmbeddedHost:
             except TimeoutError:
                 return None
         if isinstance(found, ClientError):
-            raise found
+            if found.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise found
+            # Records were deleted before they were read: auto.offset.reset decides when the tasks begin again.
+            self._begins_again = True
+            return None
         return found
 
     def _wait_s(self) -> float:
@@ -255,6 +274,14 @@ class EmbeddedHost:
 
     async def _follow_group(self) -> None:
         """Drop tasks that the group has taken away without a question, and begin new ones."""
+        now_s, epoch = asyncio.get_running_loop().time(), self.member.generation
+        is_due = epoch != self._generation or now_s >= self._topics_due_s
+        if self._begins_again:
+            self._begins_again = False
+            await self._give_up(frozenset(each for each in self._taken if each.role is Role.ACTIVE))
+        if is_due and self.member.fenced == self._fenced and self._taken <= self.member.owned:
+            self._generation, self._topics_due_s = epoch, now_s + TOPICS_S
+            await self._take_new_partitions()
         owned = self.member.owned
         lost = self._taken if self.member.fenced != self._fenced else self._taken - owned
         self._fenced = self.member.fenced
@@ -265,7 +292,7 @@ class EmbeddedHost:
         if fresh := owned - self._taken:
             self.life.enter(InstanceState.REBALANCING)
             await self._stop_reading()
-            await self._look_at_topics()
+            await self._topics.look_for_sinks()
             for each in sorted(fresh, key=lambda task: (task.subtopology, task.partition)):
                 self.tasks.make((each.subtopology, each.partition), each.role)
                 self.measures.tasks_created += 1
@@ -278,6 +305,16 @@ class EmbeddedHost:
             self.life.enter(InstanceState.RUNNING)
         if self._pump is None and self.tasks.active:
             self._pump = asyncio.create_task(self._read())
+
+    async def _take_new_partitions(self) -> None:
+        """Begin the tasks again whose source topics have more partitions: each change begins an epoch of the group, but
+        the tasks may stay the same.
+        """
+        await self._topics.look()
+        grown = frozenset(each for each in self._taken if self.tasks.has_new_inputs((each.subtopology, each.partition)))
+        if grown:
+            _LOG.warning("source topics have more partitions: %s", ", ".join(sorted(map(str, grown))))
+            await self._give_up(grown)
 
     def _lose(self, parts: frozenset[Assigned]) -> None:
         """The results of lost tasks, and of all others in the same commit, do not count."""
@@ -322,13 +359,23 @@ class EmbeddedHost:
         try:
             await self._commit()
         except Fenced as error:
-            _LOG.warning("the tasks went to another member: %s", error)
-            self.member.forget()
+            _LOG.warning(
+                "a commit does not count, because the tasks went to another member, or it took longer than"
+                " transaction.timeout.ms (%d ms): %s",
+                self._settings.transaction_timeout_ms,
+                error,
+            )
+            if not error.is_member:
+                self.member.forget()
             await self._stop_reading()
             self._lose(self._taken)
 
     async def _commit(self) -> None:
         """Raises Fenced, ClientError, StreamsError."""
+        if self.member.fenced != self._fenced or self.member.state is not State.STABLE:
+            # The member may have joined again, and its new epoch would count for tasks that it lost. A commit without
+            # an epoch would count, too.
+            raise Fenced("the group went on without this member", is_member=True)
         begin_ns = time.perf_counter_ns()
         offsets: dict[TopicPartition, int] = {}
         texts: dict[TopicPartition, str] = {}
@@ -336,7 +383,9 @@ class EmbeddedHost:
             each.task.flush()
             self._collect(each)
             reached = {TopicPartition(*key): at for key, at in each.task.offsets().items()}
-            offsets |= {key: at for key, at in reached.items() if each.committed.get(key) != at}
+            # Results without offsets would count even from a member that was fenced.
+            has_results = bool(self._results)
+            offsets |= {key: at for key, at in reached.items() if has_results or each.committed.get(key) != at}
             texts |= {TopicPartition(*key): text for key, text in each.task.metadata().items()}
         if not offsets and not self._results:
             return
@@ -390,16 +439,6 @@ class EmbeddedHost:
             await asyncio.gather(pump, return_exceptions=True)
         while not self._chunks.empty():
             self._chunks.get_nowait()
-
-    async def _look_at_topics(self) -> None:
-        """Know how many partitions topics have. Topics that the coordinator has not made yet have none."""
-        for node in self._topology.nodes:
-            names = node.topics if isinstance(node, Source) else (getattr(node, "topic", None),)
-            for name in names:
-                if name is not None:
-                    topic = self._topology.decorated(name, self._settings.application_id)
-                    with suppress(ClientError):
-                        self._counts[topic] = len(await self._client.records.partitions(topic))
 
     # ---- global stores
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from broker_streams.plan.topology import Subtopology, Topology
 if TYPE_CHECKING:
     from broker_streams.state.task_state import TaskState
 
+_LOG = logging.getLogger("broker_streams")
 TaskId = tuple[str, int]
 """The sub-topology and the partition."""
 # Between two looks at the changelogs of a standby.
@@ -124,12 +126,16 @@ class Tasks:
                 if partition < self._partitions(decorated):
                     yield TopicPartition(decorated, partition)
 
+    def has_new_inputs(self, task_id: TaskId) -> bool:
+        """Whether a task lacks partitions that its topics have by now."""
+        return tuple(self._inputs(self._parts[task_id[0]], task_id[1])) != self.running[task_id].inputs
+
     async def _restore(self, of: Running, part: Subtopology, partition: int) -> Restored:
         """Bring the stores of a task up to date, beside the other tasks. For a standby it never ends. Raises
         ClientError, StreamsError.
         """
         settings, restorer = self._settings, of.restorer
-        group = await committed_offsets(self._client, settings.application_id)
+        group = await committed_offsets(self._client, settings.application_id, of.inputs)
         committed = {key: group[key].offset for key in of.inputs if key in group}
         upto = self._source_changelogs(of, committed)
         logs = await restorer.logs(upto, deletions_ms(part, settings))
@@ -144,7 +150,7 @@ class Tasks:
             await restorer.catch_up(upto)
             await asyncio.sleep(STANDBY_S)
             if upto:
-                group = await committed_offsets(self._client, settings.application_id)
+                group = await committed_offsets(self._client, settings.application_id, of.inputs)
                 upto = self._source_changelogs(of, {key: group[key].offset for key in of.inputs if key in group})
         await restorer.catch_up(upto, to_the_end=True)
         now_ms = self._now_ms()
@@ -153,8 +159,10 @@ class Tasks:
         # Committed offsets may be before or behind what the log has.
         spans = await self._client.records.spans(of.inputs, Start.earliest())
         for key, span in spans.items():
-            if not span.earliest <= positions[key] <= span.end:
-                positions |= await self._starts([key], now_ms)
+            if not span.earliest <= (at := positions[key]) <= span.end:
+                reason = f"the committed offset {at} of {key} is outside of the log, {span.earliest} to {span.end}"
+                positions |= await self._starts([key], now_ms, reason)
+                _LOG.warning("%s: auto.offset.reset chose %d", reason, positions[key])
         lags = {key: max(0, spans[key].end - at) for key, at in positions.items()}
         return Restored(group, committed, positions, lags)
 
@@ -203,15 +211,18 @@ class Tasks:
         theirs = of.restorer.partitions
         return {key: committed.get(key, 0) for key in of.inputs if key in theirs}
 
-    async def _starts(self, keys: Iterable[TopicPartition], now_ms: int) -> dict[TopicPartition, int]:
-        """The first offsets of inputs without a committed one. Raises StreamsError: auto.offset.reset is none."""
+    async def _starts(self, keys: Iterable[TopicPartition], now_ms: int, reason: str = "") -> dict[TopicPartition, int]:
+        """The first offsets of inputs without a committed one that can be read. Raises StreamsError: auto.offset.reset
+        is none.
+        """
         by_reset: dict[str, list[TopicPartition]] = {}
         for key in keys:
             by_reset.setdefault(self._reset_of(key.topic), []).append(key)
         found: dict[TopicPartition, int] = {}
         for reset, theirs in by_reset.items():
             if reset == NO_RESET:
-                raise StreamsError(f"{theirs[0]} has no committed offset, and auto.offset.reset is none")
+                why = reason or f"{theirs[0]} has no committed offset"
+                raise StreamsError(f"{why}, and auto.offset.reset is none")
             spans = await self._client.records.spans(theirs, _start(reset, now_ms))
             found |= {key: span.start for key, span in spans.items()}
         return found
@@ -232,6 +243,10 @@ class Tasks:
         for each in self.running.values():
             if each.positions is not None and key in each.positions:
                 at = each.positions[key]
+                if chunk.damage:
+                    raise StreamsError(f"{key} cannot be read: {'; '.join(chunk.damage)}")
+                if chunk.lost_from is not None and chunk.lost_from >= at:
+                    self._note_lost(chunk)
                 inputs = [
                     (record.key, record.value, record.timestamp, record.offset, record.headers)
                     for record in chunk.records
@@ -244,6 +259,14 @@ class Tasks:
                 each.task.update_lags({(key.topic, key.partition): lag})
                 return True
         return False
+
+    def _note_lost(self, chunk: Chunk) -> None:
+        """Records were deleted before they were read. Raises StreamsError: auto.offset.reset is none."""
+        key, start = chunk.partition, chunk.next_offset if not chunk.records else chunk.records[0].offset
+        reason = f"the records of {key} from offset {chunk.lost_from} to {start} were deleted before they were read"
+        if self._reset_of(key.topic) == NO_RESET:
+            raise StreamsError(f"{reason}, and auto.offset.reset is none")
+        _LOG.warning("%s: the task goes on at %d", reason, start)
 
     @property
     def active(self) -> list[Running]:
@@ -281,6 +304,10 @@ def _start(reset: str, now_ms: int) -> Start:
     return Start.earliest()
 
 
-async def committed_offsets(client: AdminClient, group_id: str) -> Committed:
-    """The committed offsets of the application, after open transactions have ended. Raises ClientError."""
-    return (await client.group_offsets.fetch([group_id], stable=True)).whole()[group_id]
+async def committed_offsets(client: AdminClient, group_id: str, inputs: Iterable[TopicPartition]) -> Committed:
+    """The committed offsets of inputs, after open transactions have ended. Raises ClientError.
+
+    The inputs are named: a question for all would not wait for the first offset of a partition, and its records would
+    be processed again.
+    """
+    return (await client.group_offsets.fetch([group_id], stable=True, partitions=inputs)).whole()[group_id]

@@ -21,13 +21,19 @@ from broker_streams.kernel.errors import Output
 
 # Records of one topic and partition; a partition of None is chosen by the keys.
 Results = dict[tuple[str, int | None], list[Record]]
-_FENCED = (
+# No other instance has the transactional id: its producer is fenced when its transaction was aborted.
+_STILL_MEMBER = (
     ErrorCode.PRODUCER_FENCED,
     ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.TRANSACTION_ABORTABLE,
+    ErrorCode.STALE_MEMBER_EPOCH,
+)
+_FENCED = (
+    *_STILL_MEMBER,
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.STALE_MEMBER_EPOCH,
     ErrorCode.FENCED_MEMBER_EPOCH,
 )
 
@@ -40,7 +46,13 @@ class Offsets(NamedTuple):
 
 
 class Fenced(Exception):
-    """Another member has the tasks: nothing of this commit counts."""
+    """Nothing of this commit counts. `is_member`: the member is still one of the group, and only the epoch has changed,
+    or the transaction took too long.
+    """
+
+    def __init__(self, reason: str, *, is_member: bool = False) -> None:
+        super().__init__(reason)
+        self.is_member = is_member
 
 
 def add(results: Results, outputs: Iterable[Output]) -> int:
@@ -78,7 +90,7 @@ class Writer:
         except ClientError as error:
             if error.code in _FENCED:
                 self._producer = None
-                raise Fenced(str(error)) from error
+                raise Fenced(str(error), is_member=error.code in _STILL_MEMBER) from error
             raise
 
     async def _commit_transaction(self, results: Results, offsets: Offsets, group: GroupMetadata) -> None:
