@@ -13,10 +13,10 @@ import socket
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_cy.client.address import parse_address
 from spark_analytics.errors import SetUpError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # The packages that workers import, directly or indirectly.
 PACKAGES = ("broker_cy", "spark_analytics")
+# The modules whose import on a worker shows that the jobs can run there.
+MODULES = ("numpy", "pandas", "pyarrow", "spark_analytics.jobs.registry")
 # The archive's folder in an executor's working directory, which is where its Python processes start.
 FOLDER = "broker-cy-packages"
 _SOURCES = (".c", ".pyc", ".pyi", ".pxd", ".pyx")
@@ -68,11 +70,11 @@ def _failure(address: str) -> str | None:
     return None
 
 
-def ship(context: SparkContext) -> None:
-    """Distribute the packages to every executor of the session, before its first task."""
+def ship(context: SparkContext, packages: Iterable[str] = PACKAGES) -> None:
+    """Distribute packages to every executor of the session, before its first task."""
     archive = Path(str(context._temp_dir)) / f"{FOLDER}.zip"  # Spark removes this folder at the end
     with zipfile.ZipFile(archive, "w") as made:
-        for package in PACKAGES:
+        for package in packages:
             for path, name in _files(package):
                 made.write(path, name)
     context.addArchive(f"{archive}#{FOLDER}")
@@ -93,8 +95,12 @@ def _is_loadable(path: Path) -> bool:
     return path.suffix != ".so" or path.name.endswith(tuple(EXTENSION_SUFFIXES))
 
 
-def check_workers(context: SparkContext, show: Callable[[str], None]) -> None:
-    """Wait for the first executor, and let it import the modules that jobs need. Raises SetUpError."""
+def check_workers(
+    context: SparkContext, show: Callable[[str], None], modules: tuple[str, ...] = MODULES, extra: str = "analytics"
+) -> None:
+    """Wait for the first executor, and let it import `modules`, whose requirements are those of `extra`. Raises
+    SetUpError.
+    """
     began_s = time.monotonic()
     is_shown = False
     executors = context._jsc.sc().getExecutorMemoryStatus  # the driver is one of them
@@ -107,21 +113,21 @@ def check_workers(context: SparkContext, show: Callable[[str], None]) -> None:
             is_shown = True
         time.sleep(LOOK_S)
     try:
-        (failure,) = context.parallelize([0], 1).map(_import_needed).collect()
+        (failure,) = context.parallelize([0], 1).map(lambda _: _import_failure(modules)).collect()
     except Exception as error:  # of Py4J or Spark, with the stack traces of both
         raise SetUpError(f"the workers of {context.master} cannot run Python: {_reason(str(error))}") from None
     if failure is not None:
         raise SetUpError(
             f"the workers of {context.master} cannot run the jobs: {failure}. Their Python (PYSPARK_PYTHON) needs the "
-            f"packages of broker-cy[analytics]"
+            f"packages of broker-cy[{extra}]"
         )
 
 
-def _import_needed(_: Any) -> str | None:
-    """On a worker: return why a module that the jobs need cannot be imported."""
+def _import_failure(modules: tuple[str, ...]) -> str | None:
+    """On a worker: return why a module cannot be imported."""
     import importlib
 
-    for name in ("numpy", "pandas", "pyarrow", "spark_analytics.jobs.registry"):
+    for name in modules:
         try:
             importlib.import_module(name)
         except Exception as error:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spark_analytics import cluster
@@ -25,6 +26,22 @@ ARROW_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_
 LOOPBACK = "127.0.0.1"
 
 
+@dataclass(frozen=True)
+class Needs:
+    """The requirements of a program: the extra that it is installed by, the packages and modules of its workers, and
+    options of Spark. Options of spark-submit win over `settings`.
+    """
+
+    program: str
+    extra: str
+    packages: tuple[str, ...] = cluster.PACKAGES
+    modules: tuple[str, ...] = cluster.MODULES
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+ANALYTICS = Needs("broker-analytics", "analytics")
+
+
 def _to_stderr(text: str) -> None:
     print(text, file=sys.stderr)
 
@@ -36,6 +53,7 @@ def session(
     memory: str = "2g",
     verbose: bool = False,
     kafka: bool = False,
+    needs: Needs = ANALYTICS,
     show: Callable[[str], None] = _to_stderr,
 ) -> SparkSession:
     """Return the session of this process. Under spark-submit its master, memory and settings apply.
@@ -51,7 +69,7 @@ def session(
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
     except ImportError:
-        raise SetUpError("PySpark is missing: pip install 'broker-cy[analytics]'") from None
+        raise SetUpError(f"PySpark is missing: pip install 'broker-cy[{needs.extra}]'") from None
     if pyspark.__version__ != SPARK:
         raise SetUpError(f"PySpark {pyspark.__version__} is installed, and {SPARK} is needed")
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -63,7 +81,10 @@ def session(
     if not is_submitted:
         conf.set("spark.driver.memory", memory)
     conf.set("spark.log.level", "INFO" if verbose else "ERROR")
-    _configure(conf, name, kafka)
+    for option, value in needs.settings.items():
+        conf.setIfMissing(option, value)
+    conf.set("spark.app.name", f"{needs.program} {name}")
+    _configure(conf, kafka)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     on_cluster = not cluster.is_local(conf.get("spark.master", "") or "")
     if on_cluster:
@@ -78,17 +99,16 @@ def session(
         reason = str(error.java_exception.getMessage()).partition("\n")[0]
         raise SetUpError(f"Spark did not start on {conf.get('spark.master', '')}: {reason}") from None
     if on_cluster:
-        cluster.ship(context)
-        cluster.check_workers(context, show)
+        cluster.ship(context, needs.packages)
+        cluster.check_workers(context, show, needs.modules, needs.extra)
     return SparkSession(context)
 
 
-def _configure(conf: SparkConf, name: str, kafka: bool) -> None:
+def _configure(conf: SparkConf, kafka: bool) -> None:
     """Set the options that the commands need, and better defaults than Spark's for options that are not given."""
     if kafka:
         given = conf.get("spark.jars", "")
         conf.set("spark.jars", ",".join([*([given] if given else []), *map(str, present())]))
-    conf.set("spark.app.name", f"broker-analytics {name}")
     conf.set("spark.sql.session.timeZone", "UTC")
     conf.set("spark.sql.execution.arrow.pyspark.enabled", "true")
     conf.set("spark.sql.python.filterPushdown.enabled", "true")

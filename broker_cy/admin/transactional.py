@@ -14,7 +14,7 @@ from broker_cy.admin.coordinators import Coordinators
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.produce import Producer
 from broker_cy.client.deadline import Deadline
-from broker_cy.client.errors import ClientError, problem_of, refused
+from broker_cy.client.errors import ClientError, Failure, problem_of, refused
 from broker_cy.client.pool import Peer
 from broker_cy.client.transaction import GroupMetadata, ProducerCore, Request, State, WrongState, client_version
 from broker_cy.client.transaction_errors import SOON_S, Verdict, code_of
@@ -49,6 +49,30 @@ class TransactionalProducer(Producer):
     @property
     def state(self) -> State:
         return self._core.state
+
+    @property
+    def core(self) -> ProducerCore:
+        """The state of this producer, for `resume` in another process: then that one continues its transaction. Only
+        one of them may be used at a time.
+        """
+        return self._core
+
+    def resume(self, core: ProducerCore) -> None:
+        """Continue as the producer whose `core` this is. Raises ClientError: it has another transactional id."""
+        if core.transactional_id != self._transactional_id:
+            reason = f"this is the producer of {self._transactional_id}, and the state is of {core.transactional_id}"
+            raise ClientError(Failure.INVALID, reason)
+        self._core = core
+
+    async def initialize(self, *, continues: bool = False) -> None:
+        """Get a new epoch, which fences every other producer with this transactional id and aborts its transaction.
+        With `continues`, this one is fenced if another has begun since (KIP-360). Raises ClientError.
+        """
+        identity = self._core.identity
+        self._core.restart()
+        if continues:
+            self._core.identity = identity
+        await self._carry_out(self._core.initialize(), self._caller.deadline())
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:

@@ -15,13 +15,14 @@ from broker_cy.client import options
 from broker_cy.client.clusters import select
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.program import EXIT_NOT_CONFIRMED, end
-from broker_cy.client.security import PREFIXES, security_of
+from broker_cy.client.security import PREFIXES
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.properties import read_properties_file
 from broker_streams.application import Application, ApplicationError, load
+from broker_streams.hosts import clients
+from broker_streams.hosts.clients import BOOTSTRAP
 
 PROGRAM: Final = "broker-streams"
-BOOTSTRAP: Final = "bootstrap.servers"
 Command = TypeVar("Command", bound=Callable[..., Any])
 # The key of the settings of --config in the context of a command.
 _SETTINGS: Final = "broker_streams.settings"
@@ -86,14 +87,8 @@ def changes(given: tuple[str, ...], bootstrap: str | None = None) -> dict[str, s
 
 
 def client_of(application: Application, client_id: str) -> AdminClient:
-    """A client of the application's cluster, with its login. Raises ApplicationError, ClientError."""
-    config = application.config
-    security = security_of(_security(config), str(application.path))
-    servers = config.get(BOOTSTRAP)
-    if not servers:
-        raise ApplicationError(f"{application.path}: {BOOTSTRAP} is missing")
-    named = servers if isinstance(servers, str) else ",".join(servers)
-    return AdminClient(named, client_id=client_id, login=security.login, tls=security.tls)
+    """A client of the application's cluster, with its login. Raises ValueError, ClientError."""
+    return clients.client_of(application.config, client_id, str(application.path))
 
 
 def application_of(name: str, cluster: Mapping[str, Any]) -> Application | None:
@@ -129,11 +124,6 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> None:
     if not click.confirm(question, default=False, err=True):
         click.echo("Nothing was changed.", err=True)
         raise SystemExit(EXIT_NOT_CONFIRMED)
-
-
-def _security(config: Mapping[str, Any]) -> dict[str, str]:
-    """The settings of connections, as texts."""
-    return {name: str(value) for name, value in config.items() if name.startswith(PREFIXES) and value is not None}
 
 
 @contextlib.contextmanager

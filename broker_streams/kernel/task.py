@@ -190,6 +190,18 @@ class Task:
         self.commit_needed |= called
         return called
 
+    @property
+    def due_ms(self) -> int:
+        """The time of the host's clock at which `punctuate` has something to do; NEVER_MS: at none."""
+        return self._wall_clock.due_ms
+
+    def pass_over(self, now_ms: int) -> None:
+        """Leave out the punctuations up to `now_ms` of the host's clock, and up to the present stream time. For a task
+        that continues one which called them already. Called after `initialize`.
+        """
+        for queue, until_ms in ((self._wall_clock, now_ms), (self._stream_time, self.state.stream_time_ms)):
+            queue.run(until_ms, lambda schedule, at_ms: None)
+
     def schedule(
         self, node: str, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None], start_ms: int | None
     ) -> Schedule:

@@ -160,9 +160,9 @@ def test_the_reason_is_one_line_of_a_stack_trace(text: str, reason: str) -> None
 
 def test_what_a_worker_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a job on workers without pandas ends with the stack traces of Python and of a JVM."""
-    assert cluster._import_needed(0) is None
+    assert cluster._import_failure(cluster.MODULES) is None
     monkeypatch.setitem(sys.modules, "pandas", None)
-    found = cluster._import_needed(0)
+    found = cluster._import_failure(cluster.MODULES)
     assert found is not None
     assert found.startswith("ModuleNotFoundError: import of pandas halted")
     assert found.endswith(f"({sys.executable})")

@@ -13,13 +13,12 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.fetched import Chunk
 from broker_cy.admin.group_offsets import Committed
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.records import Start
 from broker_cy.client.streams_member import Role
-from broker_cy.core.java_duration import duration_ms
 from broker_streams.hosts.embedded.restoring import Restorer, changelog_partitions, deletions_ms
 from broker_streams.hosts.embedded.states import States
 from broker_streams.hosts.measures import TaskMeasures
-from broker_streams.hosts.settings import BY_DURATION, LATEST, NO_RESET, HostSettings
+from broker_streams.hosts.settings import NO_RESET, HostSettings
+from broker_streams.hosts.starts import Starts
 from broker_streams.kernel.build import build
 from broker_streams.kernel.errors import StreamsError
 from broker_streams.kernel.stores.maps import in_memory
@@ -88,6 +87,7 @@ class Tasks:
         self.states = States(settings, now_ms)
         self._partitions, self._global_stores = partitions, global_stores
         self._parts = {str(part.number): part for part in topology.subtopologies()}
+        self._starts = Starts(client, topology, settings)
         self.running: dict[TaskId, Running] = {}
 
     def make(self, task_id: TaskId, role: Role) -> Running:
@@ -154,15 +154,7 @@ class Tasks:
                 upto = self._source_changelogs(of, {key: group[key].offset for key in of.inputs if key in group})
         await restorer.catch_up(upto, to_the_end=True)
         now_ms = self._now_ms()
-        fresh = [key for key in of.inputs if key not in committed]
-        positions = {**committed, **await self._starts(fresh, now_ms)}
-        # Committed offsets may be before or behind what the log has.
-        spans = await self._client.records.spans(of.inputs, Start.earliest())
-        for key, span in spans.items():
-            if not span.earliest <= (at := positions[key]) <= span.end:
-                reason = f"the committed offset {at} of {key} is outside of the log, {span.earliest} to {span.end}"
-                positions |= await self._starts([key], now_ms, reason)
-                _LOG.warning("%s: auto.offset.reset chose %d", reason, positions[key])
+        positions, spans = await self._starts.positions(of.inputs, group, now_ms)
         lags = {key: max(0, spans[key].end - at) for key, at in positions.items()}
         return Restored(group, committed, positions, lags)
 
@@ -211,32 +203,6 @@ class Tasks:
         theirs = of.restorer.partitions
         return {key: committed.get(key, 0) for key in of.inputs if key in theirs}
 
-    async def _starts(self, keys: Iterable[TopicPartition], now_ms: int, reason: str = "") -> dict[TopicPartition, int]:
-        """The first offsets of inputs without a committed one that can be read. Raises StreamsError: auto.offset.reset
-        is none.
-        """
-        by_reset: dict[str, list[TopicPartition]] = {}
-        for key in keys:
-            by_reset.setdefault(self._reset_of(key.topic), []).append(key)
-        found: dict[TopicPartition, int] = {}
-        for reset, theirs in by_reset.items():
-            if reset == NO_RESET:
-                why = reason or f"{theirs[0]} has no committed offset"
-                raise StreamsError(f"{why}, and auto.offset.reset is none")
-            spans = await self._client.records.spans(theirs, _start(reset, now_ms))
-            found |= {key: span.start for key, span in spans.items()}
-        return found
-
-    def _reset_of(self, topic: str) -> str:
-        application_id = self._settings.application_id
-        for part in self._parts.values():
-            for source in part.sources:
-                for name in source.topics:
-                    if self._topology.decorated(name, application_id) == topic:
-                        is_internal = self._topology.is_internal(name)
-                        return "earliest" if is_internal else source.offset_reset or self._settings.offset_reset
-        return self._settings.offset_reset
-
     def take(self, chunk: Chunk) -> bool:
         """Give the records of a chunk to their task; return whether there is such a task now. Raises StreamsError."""
         key = chunk.partition
@@ -264,7 +230,7 @@ class Tasks:
         """Records were deleted before they were read. Raises StreamsError: auto.offset.reset is none."""
         key, start = chunk.partition, chunk.next_offset if not chunk.records else chunk.records[0].offset
         reason = f"the records of {key} from offset {chunk.lost_from} to {start} were deleted before they were read"
-        if self._reset_of(key.topic) == NO_RESET:
+        if self._starts.reset_of(key.topic) == NO_RESET:
             raise StreamsError(f"{reason}, and auto.offset.reset is none")
         _LOG.warning("%s: the task goes on at %d", reason, start)
 
@@ -294,14 +260,6 @@ class Tasks:
             with suppress(StreamsError):
                 gone.task.close()
         self.states.close(f"{task_id[0]}_{task_id[1]}", sync=sync)
-
-
-def _start(reset: str, now_ms: int) -> Start:
-    if reset == LATEST:
-        return Start.latest()
-    if reset.startswith(BY_DURATION):
-        return Start.time(max(0, now_ms - duration_ms(reset.removeprefix(BY_DURATION))))
-    return Start.earliest()
 
 
 async def committed_offsets(client: AdminClient, group_id: str, inputs: Iterable[TopicPartition]) -> Committed:

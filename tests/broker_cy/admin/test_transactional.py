@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from broker_cy.admin import AdminClient, ClientError, transactional
@@ -10,7 +12,7 @@ from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.errors import Failure
 from broker_cy.client.group_member import MemberSettings
-from broker_cy.client.transaction import V1, GroupMetadata, State, WrongState
+from broker_cy.client.transaction import V1, GroupMetadata, ProducerCore, State, WrongState
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire.records import Record
 from tests.broker_cy.admin.conftest import Run, with_client
@@ -75,6 +77,43 @@ async def _fail(producer: transactional.TransactionalProducer, name: str) -> Non
 
 
 @pytest.mark.usefixtures("protocol")
+def test_another_process_continues_a_transaction(run: Run, name: str) -> None:
+    """If this fails, a program whose parts write in one transaction loses what its workers wrote."""
+
+    async def job(client: AdminClient) -> None:
+        await create(client, name)
+        driver = client.transactional_producer(name)
+        await driver.initialize()
+        for turn in range(2):
+            worker = client.transactional_producer(name)
+            worker.resume(pickle.loads(pickle.dumps(driver.core)))
+            await worker.begin()
+            await worker.send(name, records(f"kept-{turn}"), partition=0)
+            assert f"kept-{turn}" not in await readable(client, name)
+            driver.resume(pickle.loads(pickle.dumps(worker.core)))
+            await driver.commit()
+        # A worker that nobody waits for any more.
+        worker = client.transactional_producer(name)
+        worker.resume(driver.core)
+        await worker.begin()
+        await worker.send(name, records("lost"), partition=0)
+        await client.transactional_producer(name).initialize()
+        with pytest.raises(ClientError):
+            await worker.send(name, records("fenced"), partition=0)
+        with pytest.raises(ClientError) as fenced:
+            await driver.initialize(continues=True)
+        assert fenced.value.code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+        await driver.initialize()
+        await driver.initialize(continues=True)
+        # Its transactions, and those that it has aborted, are over.
+        assert await readable(client, name) == ["kept-0", "kept-1"]
+        with pytest.raises(ClientError, match=f"this is the producer of {name}, and the state is of other"):
+            driver.resume(ProducerCore("other"))
+
+    run(job)
+
+
+@pytest.mark.usefixtures("protocol")
 def test_offsets_are_a_part_of_the_transaction(run: Run, name: str) -> None:
     """If this fails, a program that copies records exactly once copies them twice or loses them (KIP-447)."""
 
@@ -96,6 +135,16 @@ def test_offsets_are_a_part_of_the_transaction(run: Run, name: str) -> None:
                     await producer.commit_offsets(group._replace(generation=group.generation + 1), {key: 7})
             assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
         assert (await client.group_offsets.fetch([name], stable=True)).whole()[name][key].offset == 2
+        await producer.begin()
+        await producer.commit_offsets(GroupMetadata(name), {TopicPartition(name, 1): 1})
+        # Others do not wait for this transaction.
+        found = await client.group_offsets.fetch([name], stable=True, partitions=[key])
+        assert {each: at.offset for each, at in found.whole()[name].items()} == {key: 2}
+        waiting = client.with_timeout(0.5).group_offsets.fetch(
+            [name], stable=True, partitions=[key._replace(partition=1)]
+        )
+        assert (await waiting).failed[name].code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+        await producer.abort()
         assert await readable(client, name) == ["a", "a", "b", "b"]
 
     run(job)

@@ -356,6 +356,16 @@ def test_punctuations() -> None:
     assert not task.punctuate_stream_time()
 
 
+def test_a_task_that_continues_another_one_leaves_out_its_punctuations() -> None:
+    """If this fails, a host that makes a task again for each batch calls its punctuations too often, or never."""
+    task = task_of(Clock())
+    task.pass_over(35)
+    assert task.due_ms == 40
+    assert not task.punctuate(39)
+    assert task.punctuate(40)
+    assert values(task) == [b"wall 40 None"]
+
+
 def test_internal_topics_have_the_application_in_their_names() -> None:
     """If this fails, two applications write to one repartition topic."""
     builder = TopologyBuilder()
