@@ -16,7 +16,7 @@ import click
 
 from broker_cy.client import options
 from broker_cy.client.program import version_text
-from broker_streams.application import Application, load
+from broker_streams.application import Application, ApplicationError, load
 from broker_streams.commands.context import (
     PROGRAM,
     application_argument,
@@ -35,6 +35,8 @@ EPILOG: Final = """\b
 examples:
   broker-streams run app.py                 run the application in this process
   broker-streams run app.py -X commit.interval.ms=20
+  broker-streams run a.py b.py --host spark run two applications on Spark in this process
+  broker-streams run app.py --host spark --master spark://host:7077
   broker-streams describe app.py            its topology, as Kafka Streams describes it
   broker-streams describe app.py --lineage  the input columns that each output column comes from
   broker-streams test app.py                run the tests in app.test.yaml
@@ -68,20 +70,51 @@ def command() -> None:
 
 
 @command.command()
-@application_argument
+@click.argument("files", metavar="APP.py...", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option(
+    "--host",
+    type=click.Choice(["spark", "embedded"]),
+    default="embedded",
+    show_default=True,
+    help="spark: Structured Streaming; embedded: this process, without Spark.",
+)
+@click.option("--master", metavar="URL", help="A Spark cluster, spark://HOST:7077.  [default: local[*], this machine]")
+@click.option("--once", is_flag=True, help="Process on Spark what the topics have now, and end.")
+@click.option("--verbose", is_flag=True, help="Print Spark's log.")
 @settings_option
 @bootstrap_option
 @json_option
 @click.pass_context
-def run(context: click.Context, /, file: Path, changed: tuple[str, ...], bootstrap: str | None, as_json: bool) -> None:
-    """Run the application APP.py in this process until SIGTERM or Ctrl-C.
+def run(
+    context: click.Context,
+    /,
+    files: tuple[Path, ...],
+    host: str,
+    master: str | None,
+    once: bool,
+    verbose: bool,
+    changed: tuple[str, ...],
+    bootstrap: str | None,
+    as_json: bool,
+) -> None:
+    """Run the application APP.py until SIGTERM or Ctrl-C. All results are written exactly once.
 
-    Several processes with the same application.id divide its tasks among them. All results are written exactly once,
-    unless processing.guarantee is at_least_once.
+    On Spark, several applications share one driver. With --host embedded, several processes with the same
+    application.id divide its tasks among them, and processing.guarantee may be at_least_once.
     """
     with errors(context, as_json=as_json):
-        application = load(file, changes(changed, bootstrap))
+        given = changes(changed, bootstrap)
         logging.basicConfig(format=f"{PROGRAM}: %(message)s", level=logging.WARNING)
+        if host == "spark":
+            from broker_streams.commands.run_on_spark import run as run_on_spark
+
+            run_on_spark(files, given, master=master, once=once, verbose=verbose, as_json=as_json)
+            return
+        if master is not None or once or verbose:
+            raise ApplicationError("--master, --once and --verbose are for Spark: --host spark")
+        if len(files) > 1:
+            raise ApplicationError(f"{len(files)} applications are given; --host embedded runs one in a process")
+        application = load(files[0], given)
         # Imported before the loop runs: it must not wait for imports while the process is a member of the group.
         import uvloop
 

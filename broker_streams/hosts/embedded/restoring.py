@@ -116,6 +116,11 @@ class Restorer:
         ids, names = self._ids, self._names
         return {names[key]: Place(at, ids.get(key.topic, "")) for key, at in offsets.items() if key in names}
 
+    def seal(self) -> None:
+        """The task was flushed for a commit: its stores have the rows of it, and no others."""
+        if self._state is not None:
+            self._state.seal()
+
     def committed(self, ends: Mapping[TopicPartition, int]) -> None:
         """The task's commit reached these offsets of its changelogs. Raises StreamsError."""
         theirs = {key: at for key, at in ends.items() if key in self._names}

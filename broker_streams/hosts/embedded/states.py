@@ -111,12 +111,14 @@ class States:
 
         return Snapshots(Path(settings.snapshot_dir), settings.application_id, settings.snapshot_count)
 
-    def close(self, task: str, *, sync: bool = False) -> None:
-        """Write what is committed, and let the directory go. A file that cannot be written is restored later."""
+    def close(self, task: str, *, sync: bool = False, discard: bool = False) -> None:
+        """Write what is committed, and let the directory go. A file that cannot be written is restored later. With
+        `discard` nothing is written: whether the last batch was committed is not known.
+        """
         state = self._open.pop(task, None)
         if state is not None:
             try:
-                state.close(sync=sync)
+                state.close(sync=sync, discard=discard)
             except StreamsError as error:
                 _LOG.warning("task %s: %s", task, error)
             self._share_buffer()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.produce import Producer
+from broker_cy.admin.produce import Appended, Producer
 from broker_cy.admin.transactional import TransactionalProducer
 from broker_cy.client.transaction import GroupMetadata
 from broker_cy.core.errors import ErrorCode
@@ -69,6 +69,15 @@ def add(results: Results, outputs: Iterable[Output]) -> int:
     return count
 
 
+def add_ends(ends: dict[TopicPartition, int], appended: Iterable[Appended]) -> None:
+    """Note the offsets after records that were appended."""
+    for batch in appended:
+        # A batch that is acknowledged a second time has no offset: state on disk waits for the next one.
+        if batch.base_offset is not None:
+            end = batch.base_offset + batch.records
+            ends[batch.partition] = max(end, ends.get(batch.partition, 0))
+
+
 class Writer:
     """One for each member. `transactional_id` is used with exactly_once_v2."""
 
@@ -108,11 +117,7 @@ class Writer:
         for each in done:
             if isinstance(each, BaseException):
                 raise each
-            for batch in each:
-                # A batch that is acknowledged a second time has no offset: state on disk waits for the next one.
-                if batch.base_offset is not None:
-                    end = batch.base_offset + batch.records
-                    self.ends[batch.partition] = max(end, self.ends.get(batch.partition, 0))
+            add_ends(self.ends, each)
 
     async def _commit_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
         if offsets.at:

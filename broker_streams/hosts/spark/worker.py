@@ -1,0 +1,321 @@
+"""Tasks in a Python process of Spark: `run` carries out the work of one task in one batch.
+
+A process keeps tasks after a batch. The next batch of a task continues with the kept one if it is in the state that
+the last commit left: `Work.base` names it. Otherwise the task is made again from its file on disk, if there is one, and
+from the changelogs since. A file takes the rows of a batch only when the next batch shows that it is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import pickle
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.fetched import Chunk
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.transaction import GroupMetadata
+from broker_streams.hosts.clients import client_of
+from broker_streams.hosts.embedded.restoring import Restorer, changelog_partitions, deletions_ms
+from broker_streams.hosts.embedded.states import States
+from broker_streams.hosts.embedded.writer import Results, add, add_ends
+from broker_streams.hosts.settings import NO_RESET, HostSettings
+from broker_streams.hosts.spark import shipped
+from broker_streams.hosts.spark.work import Done, Offsets, TaskId, Token, Work
+from broker_streams.hosts.starts import Starts
+from broker_streams.kernel.build import build, build_global
+from broker_streams.kernel.errors import StreamsError
+from broker_streams.kernel.punctuation import NEVER_MS
+from broker_streams.kernel.stores.maps import in_memory
+from broker_streams.kernel.task import Task
+
+# Results of a batch that wait in memory; more of them are sent while the batch goes on.
+RESULTS_MAX: Final = 50_000
+# Tasks whose state a process keeps; the one that rested longest is dropped.
+KEPT_MAX: Final = 64
+# Applications of one process: those of one driver, and those that it has restarted with another file.
+WORKERS_MAX: Final = 32
+# A batch waits so long for brokers; after that it begins again.
+CALL_S: Final = 30.0
+
+_workers: dict[str, Worker] = {}
+
+
+def run(path: str, data: bytes) -> bytes:
+    """Carry out pickled Work for the application in the file `path`; returns a pickled Done. Raises ClientError."""
+    name = Path(path).name
+    worker = _workers.get(name)
+    if worker is None:
+        while len(_workers) >= WORKERS_MAX:
+            _workers.pop(next(iter(_workers))).close()
+        worker = _workers[name] = Worker(shipped.unpacked(Path(path).read_bytes()))
+    return pickle.dumps(worker.run(pickle.loads(data)))
+
+
+def file_name(application_id: str, data: bytes) -> str:
+    """The name of an application's file: another application, or a changed one, has another name."""
+    return f"streams-{application_id}-{hashlib.sha256(data).hexdigest()[:16]}.pickle"
+
+
+@dataclass
+class Kept:
+    """A task between batches. `positions`: the next offset to read of each input."""
+
+    task: Task
+    restorer: Restorer
+    positions: Offsets
+    token: Token | None = None
+    # Where the batch `token` ended in inputs and changelogs. State on disk takes it when that batch is committed.
+    reached: Offsets = field(default_factory=dict)
+
+    def is_committed(self, base: Token | None) -> bool:
+        """Whether the batch `token` is committed, if `base` is the last one that was: a run ends with the first batch
+        that fails.
+        """
+        return base is not None and self.token is not None and base[0] == self.token[0] and base[1] >= self.token[1]
+
+
+class Worker:
+    """One application in one process."""
+
+    def __init__(self, application: shipped.Shipped) -> None:
+        self._topology, config = application
+        self._settings = HostSettings.of(config)
+        name = self._settings.application_id
+        self._parts = {part.number: part for part in self._topology.subtopologies()}
+        self._loop = asyncio.new_event_loop()
+        self._client: AdminClient = client_of(config, name, name, timeout_s=CALL_S)
+        self._starts = Starts(self._client, self._topology, self._settings)
+        # Another process that had the task before may still have its file: then this one has a file of its own.
+        self._states = States(self._settings, lambda: time.time_ns() // 1_000_000)
+        self._kept: dict[TaskId, Kept] = {}
+        self._counts: Mapping[str, int] = {}
+        self._global = build_global(self._topology, self._settings.task)
+        self._global_positions: Offsets = {}
+
+    def run(self, work: Work) -> Done:
+        """Raises ClientError: the brokers do not answer, or another driver has the task."""
+        try:
+            return self._loop.run_until_complete(self._run(work))
+        except StreamsError as error:
+            cause = f": {error.__cause__!r}" if error.__cause__ is not None else ""
+            return Done(work.task, work.core, failure=f"{error}{cause}")
+
+    def close(self) -> None:
+        for task in list(self._kept):
+            self._forget(task, self._kept.pop(task), None)
+        self._loop.run_until_complete(self._client.close())
+        self._loop.close()
+
+    async def _run(self, work: Work) -> Done:
+        self._counts = work.counts
+        await self._follow_global_topics(work.global_ends, work.now_ms)
+        # Without an entry while it runs: after an error the task is made again.
+        kept = self._kept.pop(work.task, None)
+        if kept is not None and kept.token != work.base:
+            self._forget(work.task, kept, work.base)
+            kept = None
+        try:
+            if kept is None:
+                kept = await self._make(work)
+            else:
+                kept.restorer.committed(kept.reached)
+            done = await _Batch(self._client, self._settings, kept, work, self._starts.reset_of).run()
+        except BaseException:
+            self._states.close(_name(work.task), discard=True)
+            raise
+        kept.token = work.token
+        while len(self._kept) >= KEPT_MAX:
+            oldest = next(iter(self._kept))
+            self._forget(oldest, self._kept.pop(oldest), None)
+        self._kept[work.task] = kept
+        return done
+
+    def _forget(self, task: TaskId, kept: Kept, base: Token | None) -> None:
+        """Close a task. `base` is its last batch that was committed, if that is known."""
+        is_committed = kept.is_committed(base)
+        with suppress(StreamsError):
+            if is_committed:
+                kept.restorer.committed(kept.reached)
+            kept.task.close()
+        self._states.close(_name(task), discard=not is_committed)
+
+    async def _make(self, work: Work) -> Kept:
+        """A task in the state of the last commit. Raises StreamsError, ClientError."""
+        part, settings, name = self._parts[work.task[0]], self._settings, _name(work.task)
+        partition = work.task[1]
+        state = self._states.open(name, part)
+        restorer = Restorer(
+            self._client, changelog_partitions(self._topology, part, partition, settings.application_id)
+        )
+        # A changelog that is a source topic too: what the task has not processed is no state yet.
+        upto = {key: at for key, at in work.committed.items() if key in restorer.partitions}
+        logs = await restorer.logs(upto, deletions_ms(part, settings))
+        if state is not None:
+            state, _ = await self._states.fitted(name, state, part, logs)
+        task = build(
+            self._topology,
+            part,
+            partition,
+            settings.task,
+            lambda topic: self._counts.get(topic, 0),
+            self._global.stores if self._global is not None else {},
+            in_memory if state is None else state.open_maps,
+        )
+        restorer.begin(task.stores, state)
+        await restorer.catch_up(upto, to_the_end=True)
+        for key in work.ends:
+            task.assign(*key)
+            if key in work.texts:
+                task.restore_metadata(*key, work.texts[key])
+        task.initialize(work.began_ms)
+        if work.base is not None:
+            task.pass_over(work.last_ms)
+        return Kept(task, restorer, dict(work.committed))
+
+    async def _follow_global_topics(self, ends: Offsets, now_ms: int) -> None:
+        """Fill the global stores up to `ends`. Raises ClientError, StreamsError."""
+        task = self._global
+        if task is None:
+            return
+        starts = {key: self._global_positions.get(key, 0) for key in ends}
+        wanted = {key: end for key, end in ends.items() if starts[key] < end}
+        if not wanted:
+            return
+        starts = {key: starts[key] for key in wanted}
+        async with self._client.records.reader(starts, ends=wanted, isolation=Isolation.READ_COMMITTED) as reader:
+            async for chunk in reader:
+                # The task has one queue for all partitions of a topic: each record has its turn at once.
+                for each in inputs_of(chunk):
+                    task.add(chunk.partition.topic, 0, [each])
+                    task.run(now_ms)
+                self._global_positions[chunk.partition] = min(chunk.next_offset, wanted[chunk.partition])
+
+
+class _Batch:
+    """One batch of one task."""
+
+    def __init__(
+        self, client: AdminClient, settings: HostSettings, kept: Kept, work: Work, reset_of: Callable[[str], str]
+    ) -> None:
+        self._client, self._settings, self._work, self._reset_of = client, settings, work, reset_of
+        self._kept, self._task, self._positions = kept, kept.task, kept.positions
+        self._ends: Offsets = {}
+        core = work.core
+        assert core.transactional_id is not None
+        self._producer = client.transactional_producer(core.transactional_id, timeout_ms=core.timeout_ms)
+        self._producer.resume(core)
+        self._has_begun = False
+        self._results: Results = {}
+        self._waiting = 0
+        self._written: dict[str, int] = {}
+
+    async def run(self) -> Done:
+        """Read, process and write. Raises StreamsError, ClientError."""
+        work, task = self._work, self._task
+        records = await self._read()
+        task.update_lags({(key.topic, key.partition): lag for key, lag in work.lags.items()})
+        task.run(work.now_ms)
+        task.punctuate(work.now_ms)
+        task.flush()
+        self._collect()
+        await self._send()
+        self._kept.restorer.seal()
+        reached = {TopicPartition(*place): at for place, at in task.offsets().items()}
+        offsets = {key: at for key, at in reached.items() if work.committed.get(key) != at}
+        texts = {TopicPartition(*place): text for place, text in task.metadata().items()}
+        if offsets:
+            await self._begin()
+            group = GroupMetadata(self._settings.application_id)
+            await self._producer.commit_offsets(group, offsets, {key: texts[key] for key in offsets})
+        self._kept.reached = {**reached, **self._ends}
+        return Done(
+            work.task,
+            self._producer.core,
+            offsets,
+            {key: texts[key] for key in offsets},
+            records,
+            self._written,
+            self._due_ms(),
+            task.waiting() > 0,
+        )
+
+    def _due_ms(self) -> int | None:
+        if self._task.waiting():
+            # Records wait for another input, at most max.task.idle.ms.
+            return self._work.now_ms + max(1, self._settings.task.max_task_idle_ms)
+        return None if self._task.due_ms >= NEVER_MS else self._task.due_ms
+
+    async def _read(self) -> int:
+        """Give the task all records up to the ends. Return how many."""
+        work, task, positions = self._work, self._task, self._positions
+        ends = {key: end for key, end in work.ends.items() if positions[key] < end}
+        if not ends:
+            return 0
+        count = 0
+        # With several inputs, the order of records is known when all of them are read.
+        is_single = len(work.ends) == 1
+        starts = {key: positions[key] for key in ends}
+        async with self._client.records.reader(starts, ends=ends, isolation=Isolation.READ_COMMITTED) as reader:
+            async for chunk in reader:
+                if chunk.lost_from is not None and self._reset_of(chunk.partition.topic) == NO_RESET:
+                    raise StreamsError(
+                        f"records of {chunk.partition} from offset {chunk.lost_from} on were deleted before they were"
+                        " read, and auto.offset.reset is none"
+                    )
+                task.add(*chunk.partition, inputs_of(chunk), work.now_ms)
+                # The last batch of a producer may go on beyond the end.
+                positions[chunk.partition] = min(chunk.next_offset, ends[chunk.partition])
+                count += len(chunk.records)
+                if is_single:
+                    task.run(work.now_ms)
+                    self._collect()
+                    if self._waiting >= RESULTS_MAX:
+                        await self._send()
+        return count
+
+    def _collect(self) -> None:
+        outputs, changes = self._task.take_results()
+        partition = self._work.task[1]
+        self._waiting += add(self._results, outputs)
+        self._waiting += add(
+            self._results,
+            ((topic, partition, key, value, stamp, headers) for topic, key, value, stamp, headers in changes),
+        )
+
+    async def _begin(self) -> None:
+        if not self._has_begun:
+            await self._producer.begin()
+            self._has_begun = True
+
+    async def _send(self) -> None:
+        results, self._results, self._waiting = self._results, {}, 0
+        if not results:
+            return
+        await self._begin()
+        for (topic, _), records in results.items():
+            self._written[topic] = self._written.get(topic, 0) + len(records)
+        sent = (self._producer.send(topic, records, partition=number) for (topic, number), records in results.items())
+        for each in await asyncio.gather(*sent, return_exceptions=True):
+            if isinstance(each, BaseException):
+                raise each
+            add_ends(self._ends, each)
+
+
+def _name(task: TaskId) -> str:
+    return f"{task[0]}_{task[1]}"
+
+
+def inputs_of(chunk: Chunk) -> list[tuple[Any, ...]]:
+    """The records of a chunk as the kernel takes them. Raises ClientError: a batch is damaged."""
+    if chunk.damage:
+        raise ClientError(Failure.MALFORMED, chunk.damage[0], what=f"partition {chunk.partition}")
+    return [(each.key, each.value, each.timestamp, each.offset, each.headers) for each in chunk.records]

@@ -1,0 +1,349 @@
+"""Applications on Spark itself: results, kills of driver and Python workers, and a cluster that loses a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation
+from broker_cy.admin.topics import NewTopic
+from broker_cy.wire.records import Record
+from broker_streams import STRING, TopologyTestDriver
+from tests.broker_streams.hosts.spark import ten_applications
+from tests.broker_streams.hosts.test_kills import APPLICATION, KEYS, counts, write
+from tests.spark_analytics import standalone
+from tests.spark_analytics.conftest import quick_jvms
+from tests.support import needs
+from tests.support.broker import QUICK, BrokerProcess
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
+WAIT_S = 240.0
+ROOT = Path(__file__).resolve().parents[4]
+PARTITIONS = 2
+SOAK_KILLS = int(os.environ.get("STREAMS_KILLS", "100"))
+RECORDS = 120
+# Changelogs of windows lose what is old.
+BEGAN_MS = int(time.time()) * 1_000
+
+
+@pytest.fixture(autouse=True)
+def quick() -> Iterator[None]:
+    needs.require(needs.spark())
+    with quick_jvms():
+        yield
+
+
+@contextmanager
+def broker_in(directory: Path) -> Iterator[BrokerProcess]:
+    # Records with timestamps of 1970 stay.
+    made = BrokerProcess(directory / "broker", {**QUICK, "log.retention.ms": "-1"})
+    try:
+        yield made.start()
+    finally:
+        made.close()
+
+
+class Program:
+    """`broker-streams run` as a child, with its JVM and Python workers in a process group."""
+
+    def __init__(self, directory: Path, files: Sequence[Path], bootstrap: str, *words: str) -> None:
+        self._log = (directory / "program.log").open("ab")
+        self._path = directory / "program.log"
+        command = [sys.executable, "-m", "broker_streams", "run", *map(str, files), "-b", bootstrap, "--host", "spark"]
+        state = ("-X", f"state.dir={directory / 'state'}")
+        self.child = subprocess.Popen(
+            [*command, *state, *words], stdout=self._log, stderr=self._log, start_new_session=True, cwd=ROOT
+        )
+
+    def text(self) -> str:
+        return self._path.read_text()
+
+    def check(self) -> None:
+        assert self.child.poll() is None, self.text()
+
+    def python_workers(self) -> list[int]:
+        """Python processes that Spark started, which carry tasks out or plan batches."""
+        found = psutil.Process(self.child.pid).children(recursive=True)
+        return [each.pid for each in found if any(word.startswith("pyspark.") for word in each.cmdline())]
+
+    def stop(self) -> int:
+        self.child.send_signal(signal.SIGTERM)
+        return self.child.wait(WAIT_S)
+
+    def kill(self) -> None:
+        """kill -9 of the driver. Its JVM sees that, and ends; tests do not wait for it."""
+        descendants = psutil.Process(self.child.pid).children(recursive=True) if self.child.poll() is None else []
+        self.child.kill()
+        self.child.wait()
+        _, alive = psutil.wait_procs(descendants, timeout=30)
+        for each in alive:
+            each.kill()
+        self._log.close()
+
+
+@contextmanager
+def program(directory: Path, files: Sequence[Path], bootstrap: str, *words: str) -> Iterator[Program]:
+    made = Program(directory, files, bootstrap, *words)
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+def inputs_of(name: str) -> dict[str, list[tuple[str, str | None, int]]]:
+    """Key, value and timestamp of the records of each input, the same for each call; all timestamps differ."""
+    chance = random.Random(name)
+    topics = [f"{name}-a", f"{name}-b"] if name in ten_applications.WITH_TWO_INPUTS else [f"{name}-a"]
+    made: dict[str, list[tuple[str, str | None, int]]] = {topic: [] for topic in topics}
+    for at in range(RECORDS):
+        key, value = f"k{chance.randrange(4)}", f"v{chance.randrange(5)}"
+        made[chance.choice(topics)].append((key, value, BEGAN_MS + at * 50))
+    return made
+
+
+def expected_of(name: str) -> list[tuple[str, str]]:
+    """The results of the test driver."""
+    inputs = inputs_of(name)
+    # In the order of their timestamps, which all differ.
+    records = sorted((at, topic, key, value) for topic, theirs in inputs.items() for key, value, at in theirs)
+    with TopologyTestDriver(ten_applications.builder_of(name).build(), ten_applications.config_of(name)) as driver:
+        topics = {topic: driver.create_input_topic(topic, key=STRING, value=STRING) for topic in inputs}
+        for at, topic, key, value in records:
+            topics[topic].pipe_input(key, value, at)
+        found = driver.create_output_topic(f"{name}-out", key=STRING, value=STRING).read_key_values()
+    return [(pair.key, pair.value or "") for pair in found]
+
+
+def text(data: bytes | None) -> str:
+    return (data or b"").decode()
+
+
+async def results_of(client: AdminClient, name: str) -> list[tuple[str, str]]:
+    key = TopicPartition(f"{name}-out", 0)
+    ends = (await client.offsets.latest([key], isolation=Isolation.READ_COMMITTED)).whole()
+    found: list[tuple[str, str]] = []
+    if ends[key]:
+        async with client.records.reader({key: 0}, ends=ends, isolation=Isolation.READ_COMMITTED) as reader:
+            async for chunk in reader:
+                found += [(text(each.key), text(each.value)) for each in chunk.records]
+    return found
+
+
+def test_ten_applications_in_one_driver_give_the_results_of_the_test_driver(tmp_path: Path) -> None:
+    """If this fails, an application on Spark gives other results than in one process."""
+    names = list(ten_applications.ALL)
+    folder = tmp_path / "applications"
+    folder.mkdir()
+    shutil.copy(Path(ten_applications.__file__), folder / "ten_applications.py")
+    for name in names:
+        text = f"import ten_applications\nbuilder = ten_applications.builder_of({name!r})\n"
+        (folder / f"{name}.py").write_text(f"{text}config = ten_applications.config_of({name!r})\n")
+
+    async def job(bootstrap: str) -> None:
+        async with AdminClient(bootstrap, timeout_s=WAIT_S) as client:
+            for name in names:
+                inputs = inputs_of(name)
+                (await client.topics.create([NewTopic(each, 1, 1) for each in (*inputs, f"{name}-out")])).whole()
+                for topic, records in inputs.items():
+                    made = [
+                        Record(timestamp=at, key=key.encode(), value=None if value is None else value.encode())
+                        for key, value, at in records
+                    ]
+                    await client.records.producer().send(topic, made)
+            files = [folder / f"{name}.py" for name in names]
+            with program(tmp_path, files, bootstrap) as running:
+                async with asyncio.timeout(WAIT_S):
+                    for name in names:
+                        expected = expected_of(name)
+                        while len(found := await results_of(client, name)) < len(expected):
+                            running.check()
+                            await asyncio.sleep(0.1)
+                        assert found == expected, name
+                assert running.stop() == 0, running.text()
+            for name in names:
+                assert await results_of(client, name) == expected_of(name)
+
+    with broker_in(tmp_path) as broker:
+        asyncio.run(job(broker.bootstrap))
+
+
+async def survives(broker: BrokerProcess, directory: Path, kills: int, seed: int, *words: str) -> None:
+    """Count words while driver, Python workers and the broker are killed."""
+    chance = random.Random(seed)
+    file, written = directory / "app.py", 0
+    file.write_text(APPLICATION)
+    async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
+        (await client.topics.create([NewTopic(name, PARTITIONS, 1) for name in ("in", "out")])).whole()
+        running = Program(directory, [file], broker.bootstrap, *words)
+        try:
+            for kill in range(kills):
+                before = sum(map(len, (await counts(client)).values()))
+                await write(client, written, 200)
+                written += 200
+                async with asyncio.timeout(WAIT_S):
+                    # At some step of a batch that has begun, or later.
+                    while sum(map(len, (await counts(client)).values())) == before:
+                        running.check()
+                        await asyncio.sleep(0.02)
+                await write(client, written, 200)
+                written += 200
+                await asyncio.sleep(chance.random() * 0.4)
+                if kill % 3 == 0:
+                    running.kill()
+                    running = Program(directory, [file], broker.bootstrap, *words)
+                elif kill % 3 == 1:
+                    os.kill(chance.choice(running.python_workers()), signal.SIGKILL)
+                else:
+                    broker.kill()
+                    broker.start()
+            await counted_to(client, written, running)
+            assert running.stop() == 0, running.text()
+        finally:
+            running.kill()
+        assert await counts(client) == expected_counts(written)
+
+
+def test_an_application_that_is_killed_counts_each_record_once(tmp_path: Path) -> None:
+    """If this fails, a kill of the driver, of a Python worker or of the broker loses records, or counts them twice."""
+    with broker_in(tmp_path) as broker:
+        asyncio.run(survives(broker, tmp_path, 4, seed=1))
+
+
+# The application kills its own processes: the driver at a step of a commit, or a worker in a function.
+DYING = """
+import os, signal
+from pathlib import Path
+from broker_streams.hosts.spark.query import Query
+
+STEP, DONE = os.environ["DIES_AT"], Path(os.environ["DIED"])
+
+
+def dies(step):
+    if step == STEP and not DONE.exists():
+        DONE.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def around(method, before, after):
+    async def call(self, *words):
+        dies(before)
+        found = await method(self, *words)
+        dies(after)
+        return found
+    return call
+
+
+Query.plan = around(Query.plan, "before the plan", "after the plan")
+Query._decide = around(Query._decide, "before the decision", "after the decision")
+Query._commit_task = around(Query._commit_task, "before a task is committed", "after a task is committed")
+Query.commit = around(Query.commit, "before the commit", "after the commit")
+"""
+STEPS = (
+    "before the plan",
+    "after the plan",
+    "before the commit",
+    "before the decision",
+    "after the decision",
+    "before a task is committed",
+    "after a task is committed",
+    "after the commit",
+    "in a function",
+)
+
+
+def test_a_kill_at_each_step_of_a_batch_counts_each_record_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, a driver or a worker that is killed at this step loses records, or counts them twice."""
+    text = APPLICATION.replace("lambda key, value: value,", "lambda key, value: (dies('in a function'), value)[1],")
+    assert text != APPLICATION
+
+    async def job(broker: BrokerProcess) -> None:
+        file, written = tmp_path / "app.py", 0
+        file.write_text(DYING + text)
+        async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
+            (await client.topics.create([NewTopic(name, PARTITIONS, 1) for name in ("in", "out")])).whole()
+            for number, step in enumerate(STEPS):
+                monkeypatch.setenv("DIES_AT", step)
+                monkeypatch.setenv("DIED", str(tmp_path / f"died-{number}"))
+                await write(client, written, 100)
+                written += 100
+                is_driver = step != "in a function"
+                with program(tmp_path, [file], broker.bootstrap) as running:
+                    if is_driver:
+                        assert await asyncio.to_thread(running.child.wait, WAIT_S) == -signal.SIGKILL, running.text()
+                    else:
+                        await counted_to(client, written, running)
+                assert (tmp_path / f"died-{number}").exists()
+            with program(tmp_path, [file], broker.bootstrap) as running:
+                await counted_to(client, written, running)
+                assert running.stop() == 0, running.text()
+            assert await counts(client) == expected_counts(written)
+
+    with broker_in(tmp_path) as broker:
+        asyncio.run(job(broker))
+
+
+async def counted_to(client: AdminClient, written: int, running: Program) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while sum(map(len, (await counts(client)).values())) < written:
+            running.check()
+            await asyncio.sleep(0.05)
+
+
+def expected_counts(written: int) -> dict[str, list[int]]:
+    return {f"w{key}": list(range(1, len(range(key, written, KEYS)) + 1)) for key in range(KEYS)}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(4 * 3600)
+def test_many_kills(tmp_path: Path) -> None:
+    """The same, for rare moments."""
+    with broker_in(tmp_path) as broker:
+        asyncio.run(survives(broker, tmp_path, SOAK_KILLS, seed=2))
+
+
+def test_a_cluster_that_loses_a_worker_counts_each_record_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, an application on a Spark cluster loses records with a worker, or does not go on without it."""
+    # Workers have another Python than the driver, and nothing of broker-cy. The driver's own Python processes have the
+    # working directory.
+    python = standalone.bare_python(tmp_path / "python", without=("pandas",))
+    env = {**standalone.LOOPBACK, "PYTHONPATH": "", "PYSPARK_PYTHON": str(python)}
+    for name, value in (env | {"PYSPARK_DRIVER_PYTHON": sys.executable}).items():
+        monkeypatch.setenv(name, value)
+
+    async def job(broker: BrokerProcess, master: str, workers: list[Any]) -> None:
+        file, written = tmp_path / "app.py", 0
+        file.write_text(APPLICATION)
+        async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
+            (await client.topics.create([NewTopic(name, PARTITIONS, 1) for name in ("in", "out")])).whole()
+            with program(tmp_path, [file], broker.bootstrap, "--master", master) as running:
+                async with asyncio.timeout(WAIT_S):
+                    for turn in range(6):
+                        await write(client, written, 100)
+                        written += 100
+                        if turn == 3:
+                            workers[-1].kill()
+                        while sum(map(len, (await counts(client)).values())) < written - (50 if turn < 5 else 0):
+                            running.check()
+                            await asyncio.sleep(0.05)
+                assert running.stop() == 0, running.text()
+            assert await counts(client) == expected_counts(written)
+
+    with broker_in(tmp_path) as broker, standalone.cluster(tmp_path) as (master, workers):
+        asyncio.run(job(broker, master, workers))
