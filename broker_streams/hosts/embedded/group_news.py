@@ -51,7 +51,7 @@ class MissingSourceTopics(StreamsError):
 
 
 class GroupNews:
-    """What one member has heard."""
+    """The news that one member has heard."""
 
     def __init__(self, application_id: str) -> None:
         self._application_id = application_id
