@@ -35,7 +35,7 @@ EPILOG: Final = """\b
 examples:
   broker-streams run app.py                 run the application in this process
   broker-streams run app.py -X commit.interval.ms=20
-  broker-streams run a.py b.py --host spark run two applications on Spark in this process
+  broker-streams run a.py b.py --host spark           two applications on Spark in this process
   broker-streams run app.py --host spark --master spark://host:7077
   broker-streams describe app.py            its topology, as Kafka Streams describes it
   broker-streams describe app.py --lineage  the input columns that each output column comes from
