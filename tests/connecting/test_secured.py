@@ -98,6 +98,14 @@ def test_the_command_line(broker: TlsBroker, tmp_path: Path, way: str) -> None:
     assert TOPIC in [each["name"] for each in listed]
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_stream_processing(broker: TlsBroker, tmp_path: Path, way: str) -> None:
+    """If this fails, `broker-streams reset` cannot be used with a cluster that has TLS and a login."""
+    options = ("--input-topics", TOPIC, "--dry-run", "--json", "--state-dir", tmp_path)
+    plan = json.loads(run("broker_streams", "reset", "nobody", *options, *ways(broker, tmp_path)[way]))
+    assert {each["topic"] for each in plan["offsets"]} == {TOPIC}
+
+
 def test_a_cluster_of_the_environment(broker: TlsBroker, tmp_path: Path) -> None:
     """If this fails, a shell cannot select a secured cluster once for all commands."""
     ways(broker, tmp_path)

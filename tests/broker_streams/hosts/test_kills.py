@@ -234,7 +234,19 @@ async def survives(broker: BrokerProcess, directory: Path, kills: int, seed: int
                     broker.start()
         with application(directory, broker.bootstrap) as child:
             found = await finished(client, child, directory, written)
+            # A proof that users can run; it waits for a moment without commits.
+            await verified(directory, broker.bootstrap)
     assert found == expected(written)
+
+
+async def verified(directory: Path, bootstrap: str) -> None:
+    command = ("-m", "broker_streams", "verify", str(directory / "app.py"), "-b", bootstrap)
+    pipe = asyncio.subprocess.PIPE
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, *command, stdout=pipe, stderr=asyncio.subprocess.STDOUT
+    )
+    shown, _ = await child.communicate()
+    assert child.returncode == 0, shown.decode()
 
 
 async def progress(client: AdminClient, child: subprocess.Popen[bytes], before: dict[str, list[int]]) -> None:
