@@ -32,7 +32,7 @@ from broker_streams.commands.verify import FIRST, check_fields, print_check
 from broker_streams.hosts.seeding import ChangeRecord, Seed
 from broker_streams.hosts.settings import HostSettings
 from broker_streams.offline.checking import Check, Wanted, check
-from broker_streams.offline.inputs import EARLIEST, POINT_HELP, counts_of, point
+from broker_streams.offline.inputs import COMMITTED, EARLIEST, POINT_HELP, counts_of, feed, point
 from broker_streams.offline.runner import Result, Runner
 from broker_streams.testing.case_run import Serdes
 
@@ -68,6 +68,14 @@ class Replayed:
 @click.option(
     "--from", "begin", default=EARLIEST, show_default=True, metavar="POINT", help=f"Where it begins: {POINT_HELP}."
 )
+@click.option(
+    "--until",
+    "end",
+    default=COMMITTED,
+    show_default=True,
+    metavar="POINT",
+    help="Where it goes on live: what the old version has committed, or as --from, without an old version.",
+)
 @click.option("--dry-run", is_flag=True, help="Only compare its results with those of the old version.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
@@ -83,14 +91,16 @@ class Replayed:
 @json_option
 @click.pass_context
 def replay_command(
-    context: click.Context, /, file: Path, application_id: str, old_id: str | None, begin: str, dry_run: bool,
-    yes: bool, first: int, changed: tuple[str, ...], bootstrap: str | None, as_json: bool,
+    context: click.Context, /, file: Path, application_id: str, old_id: str | None, begin: str, end: str,
+    dry_run: bool, yes: bool, first: int, changed: tuple[str, ...], bootstrap: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run a changed application over history, up to the offsets at which the old version stopped.
 
     It writes no results of the past: these are compared with those of the old version, and shown. Its state is written
     into changelogs under the new id, with the offsets of the old version. Started under that id, it goes on with the
     first record that the old version did not process. Stop the old version first; --dry-run works while it runs.
+
+    With --until, it goes on at that point instead, and nothing is compared.
     """
     with errors(context, as_json=as_json):
         application = load(file, changes(changed, bootstrap))
@@ -100,10 +110,12 @@ def replay_command(
         if old == application_id:
             reason = f"--application-id {application_id} is the old application; choose another id"
             raise ClientError(Failure.INVALID, reason)
+        if end != COMMITTED and dry_run:
+            raise ClientError(Failure.INVALID, "--dry-run compares with an old version, which --until is without")
         if not dry_run:
-            confirm(f"Create the state of {application_id} from the history of {old}?", yes=yes, as_json=as_json)
+            confirm(f"Create the state of {application_id} from history?", yes=yes, as_json=as_json)
         new = application._replace(config={**application.config, "application.id": application_id})
-        found = asyncio.run(_replay(new, old, begin, first, dry_run=dry_run))
+        found = asyncio.run(_replay(new, old, (begin, end), first, dry_run=dry_run))
         serdes = Serdes(application.topology, new.config, {})
         if as_json:
             print(json.dumps(_fields(found, serdes, dry_run=dry_run), ensure_ascii=False))
@@ -111,28 +123,27 @@ def replay_command(
             _print(found, serdes, file, dry_run=dry_run)
 
 
-async def _replay(new: Application, old_id: str, begin: str, first: int, *, dry_run: bool) -> Replayed:
+async def _replay(new: Application, old_id: str, span: tuple[str, str], first: int, *, dry_run: bool) -> Replayed:
     settings = HostSettings.of(new.config)
     isolation = Isolation.READ_COMMITTED if settings.is_exactly_once else Isolation.READ_UNCOMMITTED
-    topology = new.topology
     async with client_of(new, f"{PROGRAM}-replay") as client:
-        runner = Runner(topology, settings.task, await counts_of(client, topology))
+        runner = Runner(new.topology, settings.task, await counts_of(client, new.topology))
         inputs = [TopicPartition(*place) for place in runner.inputs]
-        starts: dict[TopicPartition, int] = {}
-        if begin != EARLIEST:
-            starts = await point(
-                client, inputs, begin, group_id=old_id, isolation=isolation,
+
+        async def at(text: str) -> dict[TopicPartition, int]:
+            return await point(
+                client, inputs, text, group_id=old_id, isolation=isolation,
                 now_ms=lambda: time.time_ns() // 1_000_000,
             )  # fmt: skip
+
+        begin, end = span
+        starts = {} if begin == EARLIEST else await at(begin)
         wanted = Wanted(starts, (), first, old_id, with_changelogs=False)
         if dry_run:
             return Replayed(settings.application_id, old_id, await check(client, runner, isolation, wanted))
-        await _require_stopped(client, old_id)
-        seed = Seed(client, topology, settings)
-        await seed.require_new()
-        tasks = {part.number: runner.partitions_of_task(part) for part in topology.subtopologies()}
-        internal = [topology.decorated(each.name, settings.application_id) for each in topology.repartition_topics]
-        await seed.create_topics(tasks, {topic: runner.count_of(topic) for topic in internal})
+        if end == COMMITTED:
+            await _require_stopped(client, old_id)
+        seed = await _seed(client, runner, settings)
 
         async def take(made: list[Result]) -> None:
             await seed.take(
@@ -141,14 +152,30 @@ async def _replay(new: Application, old_id: str, begin: str, first: int, *, dry_
                 if each.is_change
             )
 
-        found = await check(client, runner, isolation, wanted, take)
-        # The old version did not start meanwhile.
-        await _require_stopped(client, old_id)
+        if end == COMMITTED:
+            found = await check(client, runner, isolation, wanted, take)
+            # The old version did not start meanwhile.
+            await _require_stopped(client, old_id)
+        else:
+            first_offsets = await at(EARLIEST)
+            begins = {key: starts.get(key, first_offsets[key]) for key in inputs}
+            until = {key: max(begins[key], reached) for key, reached in (await at(end)).items()}
+            found = Check(await feed(client, runner, begins, until, take, isolation=isolation), until, [])
         texts = {TopicPartition(*place): text for place, text in runner.metadata().items()}
         # Repartition topics are empty: their records are processed.
-        offsets = {key: found.until.get(key, 0) for key in texts}
-        await seed.finish(offsets, texts)
+        await seed.finish({key: found.until.get(key, 0) for key in texts}, texts)
         return Replayed(settings.application_id, old_id, found, seed.topics, seed.written)
+
+
+async def _seed(client: AdminClient, runner: Runner, settings: HostSettings) -> Seed:
+    """A seed with its topics. Raises ClientError: the application exists."""
+    topology = runner.topology
+    seed = Seed(client, topology, settings)
+    await seed.require_new()
+    tasks = {part.number: runner.partitions_of_task(part) for part in topology.subtopologies()}
+    internal = [topology.decorated(each.name, settings.application_id) for each in topology.repartition_topics]
+    await seed.create_topics(tasks, {topic: runner.count_of(topic) for topic in internal})
+    return seed
 
 
 async def _require_stopped(client: AdminClient, old_id: str) -> None:
@@ -188,5 +215,5 @@ def _print(found: Replayed, serdes: Serdes, file: Path, *, dry_run: bool) -> Non
         print("nothing was written")
         return
     written = plural(found.written, "record")
-    print(f"wrote {written} of state; {found.application_id} goes on where {found.old_id} stopped:")
+    print(f"wrote {written} of state; {found.application_id} goes on at the offsets of this point:")
     print(f"  {PROGRAM} run {file} -X application.id={found.application_id}")

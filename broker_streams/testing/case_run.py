@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -151,6 +152,8 @@ class Serdes:
         for node in self._topology.nodes:
             if isinstance(node, Source):
                 if topic in (self._topology.decorated(each, application_id) for each in node.topics):
+                    return node
+                if node.pattern is not None and re.fullmatch(node.pattern, topic):
                     return node
             elif isinstance(node, Sink):
                 if node.topic is None:

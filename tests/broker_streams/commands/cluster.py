@@ -22,7 +22,7 @@ from broker_streams.hosts.settings import HostSettings
 from tests.support.broker import QUICK
 
 PARTITIONS = 2
-WAIT_S = 60.0
+WAIT_S = 120.0
 SETTINGS = {
     **QUICK,
     "group.streams.initial.rebalance.delay.ms": "0",

@@ -6,7 +6,10 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.broker_streams.commands.cluster import COUNTS, Cluster, committed, invoke, until
+from tests.support.kafka_peer import KafkaPeer
 
 VALUES = ("a", "b", "a", "c", "a")
 EXPECTED = [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("c", 1)]
@@ -16,7 +19,16 @@ CHANGED = COUNTS.replace("lambda key, value: value", "lambda key, value: 'a' if 
 
 def test_a_changed_application_takes_over(cluster: Cluster, tmp_path: Path) -> None:
     """If this fails, the new version has other counts than its history gives, or results are lost or doubled."""
-    name = "takeover"
+    take_over(cluster, tmp_path, "takeover")
+
+
+@pytest.mark.full
+def test_a_changed_application_takes_over_on_kafka(live_kafka: KafkaPeer, tmp_path: Path) -> None:
+    """If this fails, Kafka's coordinator loses the offsets of an application that joins for the first time."""
+    take_over(Cluster(live_kafka.bootstrap), tmp_path, "takeover-on-kafka")
+
+
+def take_over(cluster: Cluster, tmp_path: Path, name: str) -> None:
     cluster.create(f"{name}-in", f"{name}-out")
     cluster.write(f"{name}-in", *VALUES)
     old = cluster.application(tmp_path, name)
@@ -38,6 +50,7 @@ def test_a_changed_application_takes_over(cluster: Cluster, tmp_path: Path) -> N
     assert done.exit_code == 0, done.output
     made = json.loads(done.output)
     assert len(made["created_topics"]) == 2
+    changelog = next(each for each in made["created_topics"] if each.endswith("-changelog"))
     assert made["written"] == len(VALUES)
     # The past was written once, by the old version.
     assert cluster.counts(f"{name}-out") == EXPECTED
@@ -48,9 +61,25 @@ def test_a_changed_application_takes_over(cluster: Cluster, tmp_path: Path) -> N
     cluster.write(f"{name}-in", "a", "b")
     cluster.run(new, sorted([*EXPECTED, ("a", 5), ("b", 2)]), application_id=f"{name}-2")
 
+    assert invoke("verify", new, "-X", f"application.id={name}-2", "--topic", changelog).exit_code == 0
+
     again = invoke("replay", new, "--application-id", f"{name}-2", "--yes")
     assert again.exit_code == 2
     assert "reset it, or choose another --application-id" in again.output
+
+
+def test_live_from_a_point_without_an_old_version(cluster: Cluster, tmp_path: Path) -> None:
+    """If this fails, results of the past are written, or the state lacks a part of it."""
+    name = "fresh"
+    cluster.create(f"{name}-in", f"{name}-out")
+    cluster.write(f"{name}-in", *VALUES)
+    path = cluster.application(tmp_path, name)
+    assert invoke("replay", path, "--application-id", f"{name}-2", "--until", "latest", "--dry-run").exit_code == 2
+    done = invoke("replay", path, "--application-id", f"{name}-2", "--until", "latest", "--yes", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["processed"] == len(VALUES)
+    cluster.write(f"{name}-in", "a", "b")
+    cluster.run(path, [("a", 4), ("b", 2)], application_id=f"{name}-2")
 
 
 def test_a_running_version_is_not_taken_over(cluster: Cluster, tmp_path: Path) -> None:
