@@ -145,7 +145,7 @@ class Certainties:
         return found
 
     def _written(self, topic: str) -> Certainty:
-        """What all sinks write to a topic."""
+        """The certainty of the records that all sinks write to a topic."""
         sinks = [node for node in self._topology.nodes if isinstance(node, Sink) and node.topic == topic]
         found = Certainty(Level.RECORDS)
         for node in sinks:
