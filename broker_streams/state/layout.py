@@ -21,7 +21,7 @@ _FAMILIES = {
 
 
 def layout_of(store: Store) -> bytes:
-    """What decides where a row lies and how it is written."""
+    """The options that decide where a row lies and how it is written."""
     found: dict[str, Any] = {
         "kind": store.kind.value,
         "retention_ms": store.retention_ms,

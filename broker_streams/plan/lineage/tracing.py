@@ -37,7 +37,7 @@ class TooLong(BaseException):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Path:
-    """What a run assumes. `decisions` are the outcomes of the first comparisons; further ones are True. The values of
+    """The assumptions of a run. `decisions` are the outcomes of the first comparisons; further ones are True. Values of
     `absent` places are None. `known` are fields that records are said to have; an iteration has so many `elements`.
     """
 
