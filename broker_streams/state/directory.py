@@ -34,7 +34,10 @@ class TaskDirectory:
         self._lock = lock
 
     def release(self) -> None:
-        os.close(self._lock)
+        """Later calls do nothing."""
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
 
     def delete(self) -> None:
         """Delete all of it while it is locked."""
@@ -64,7 +67,7 @@ class StateDirectory:
     def clean(self, now_ms: int, delay_ms: int) -> list[str]:
         """Delete the directories of tasks that no instance has had for `delay_ms`; return their names."""
         gone = []
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             for path in sorted(self.path.iterdir()):
                 with suppress(OSError):
                     if path.is_dir() and now_ms - path.stat().st_mtime_ns // 1_000_000 >= delay_ms:

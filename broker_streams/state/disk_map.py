@@ -7,16 +7,17 @@ and then at the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 from weakref import WeakSet
 
 from broker_streams.kernel.stores.maps import Numbers
 from broker_streams.kernel.stores.merge import merged
 from broker_streams.kernel.stores.ordered import OrderedKeys
-from broker_streams.state.file import NUMBERS, Change, TaskFile
+from broker_streams.state.file import NUMBERS, TaskFile
 from broker_streams.state.rows import PLAIN_BYTES, Row, bucket_rows
 from broker_streams.state.scan import Range, Scan
+from broker_streams.state.writing import Change
 
 Get = Callable[[bytes], "bytes | None"]
 Put = Callable[[bytes, "bytes | None"], None]
@@ -29,6 +30,7 @@ class DiskMap:
     """One map. `bytes_changed` grows with each put, by the size of the value: it bounds the memory of changed rows."""
 
     __slots__ = (
+        "__weakref__",
         "_bind",
         "_file",
         "_frozen",
@@ -57,6 +59,7 @@ class DiskMap:
         self._scans: WeakSet[Scan] = WeakSet()
         self.bytes_changed = 0
         self.get, self.put, self._bind = self._calls()
+        file.watch(self)
 
     def _calls(self) -> tuple[Get, Put, Callable[[], None]]:
         """`get`, `put`, and the call that shows them the dictionaries of now. Stores keep the first two, and each
@@ -89,6 +92,13 @@ class DiskMap:
             read = self._file.get
 
         return get, put, bind
+
+    def put_all(self, rows: Mapping[bytes, bytes | None]) -> None:
+        known = self._rows
+        for key in rows.keys() - known.keys():
+            self._keys.add(key)
+        known.update(rows)
+        self.bytes_changed += len(rows) + sum(map(len, filter(None, rows.values())))
 
     def _special(self, key: bytes) -> bytes | None:
         """A row of the file whose key LMDB does not take."""
@@ -177,6 +187,9 @@ class DiskMap:
     def written(self) -> None:
         """The file has the frozen rows now."""
         self._is_frozen_new = False
+
+    def renewed(self) -> None:
+        """The file was written, or is read by other means."""
         self._handle = self._file.handle(self.name)
         self._bind()
 

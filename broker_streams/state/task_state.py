@@ -23,7 +23,7 @@ Most commits write nothing: rows wait in memory until `buffer_bytes`, or for a m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Final
 
 from broker_streams.kernel.errors import StreamsError
@@ -32,9 +32,10 @@ from broker_streams.kernel.stores.maps import Maps
 from broker_streams.plan.stores import Store
 from broker_streams.state.directory import TaskDirectory
 from broker_streams.state.disk_map import DiskMap, DiskMaps
-from broker_streams.state.file import LAYOUT, MAP_BYTES, NUMBERS, Change, TaskFile
+from broker_streams.state.file import LAYOUT, MAP_BYTES, NUMBERS, TaskFile
 from broker_streams.state.layout import layout_of, refusal
 from broker_streams.state.stamp import Log, Place, Stamp, misfit, missing
+from broker_streams.state.writing import Change
 
 # Changed rows in memory, by the sizes of their values and 200 bytes for each row. Twice as much is held: the rows of
 # the last write remain as a cache.
@@ -74,6 +75,8 @@ class TaskState:
         self._maps: dict[str, DiskMaps] = {}
         self._places: dict[str, Place] = {}
         self._sealed: _Sealed | None = None
+        # The write that goes on.
+        self._steps: Generator[None, None, None] | None = None
         # The changes up to the last seal and commit: only if none came after, the file may be written at the end.
         self._sealed_at = self._committed_at = 0
         self._frozen_bytes = self._frozen_count = 0
@@ -128,7 +131,7 @@ class TaskState:
         fresh = [store for name, store in self._stores.items() if name not in layouts or name in gone]
         if gone or fresh:
             self._reset(gone)
-            self.file.write([], self._stamp(), meta={LAYOUT + each.name.encode(): layout_of(each) for each in fresh})
+            self.file.write([], self.file.stamp, meta={LAYOUT + each.name.encode(): layout_of(each) for each in fresh})
         self._places = {name: at for name, at in file.stamp.places.items() if name in self._stores}
 
     def fit(self, logs: Mapping[str, Log]) -> bool:
@@ -189,33 +192,61 @@ class TaskState:
             self._freeze()
 
     def committed(self, places: Mapping[str, Place]) -> None:
-        """The commit of the last `seal` has succeeded. Raises StreamsError: the file cannot be written."""
+        """The commit of the last `seal` has succeeded. `step` carries out the write that is due."""
         self._places.update((name, at) for name, at in places.items() if name in self._stores)
         self._committed_at = self._sealed_at
-        if self._sealed is not None:
-            self._write(self._sealed)
+        if self._sealed is not None and self._steps is None:
+            self._steps = self._write(self._sealed)
 
     def restored(self, places: Mapping[str, Place], *, is_last: bool = False) -> None:
-        """The stores have all records of their changelogs up to `places`, and nothing else was changed. Raises
-        StreamsError.
+        """The stores have all records of their changelogs up to `places`, and nothing else was changed. `step` carries
+        out the write that is due. Raises StreamsError: a write before cannot be finished.
         """
         self._places.update((name, at) for name, at in places.items() if name in self._stores)
         self._sealed_at = self._committed_at = self._count()
-        if self._is_due() or (is_last and self._has_changes()):
-            self._write(self._freeze())
+        if is_last:
+            self.finish()
+        if self._sealed is None and (self._is_due() or (is_last and self._has_changes())):
+            self._steps = self._write(self._freeze())
+
+    def step(self) -> bool:
+        """Carry out a part of a write, of a few ms; return whether there is more. Raises StreamsError."""
+        if self._steps is None:
+            return False
+        if next(self._steps, self) is self:
+            self._steps = None
+        return self._steps is not None
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether `step` has something to do."""
+        return self._steps is not None
+
+    def finish(self) -> None:
+        """Carry out a write that was begun. Raises StreamsError."""
+        while self.step():
+            pass
 
     def prepare(self, places: Mapping[str, Place], token: str) -> None:
         """Write all changes with their undo, before the batch `token` is committed. Raises StreamsError."""
+        self.finish()
         self._places.update((name, at) for name, at in places.items() if name in self._stores)
-        self._write(self._freeze(), token=token, undoable=True)
+        self._steps = self._write(self._freeze(), token=token, undoable=True)
+        self.finish()
 
     def close(self, *, sync: bool = False, discard: bool = False) -> None:
         """Write what is committed, if nothing came after, and let the directory go. `sync`: the file outlives a power
         loss. `discard`: write nothing.
         """
         try:
-            if not discard and self._sealed is None and self._committed_at == self._count() and self._has_changes():
-                self._write(self._freeze())
+            if discard:
+                if self._steps is not None:
+                    self._steps.close()
+            else:
+                self.finish()
+                if self._sealed is None and self._committed_at == self._count() and self._has_changes():
+                    self._steps = self._write(self._freeze())
+                    self.finish()
         finally:
             try:
                 self.file.close(sync=sync)
@@ -247,18 +278,26 @@ class TaskState:
             sealed.dropped += dropped
         return sealed
 
-    def _stamp(self, token: str = "") -> Stamp:
-        return Stamp(dict(self._places), self._now_ms(), token)
+    def _write(self, sealed: _Sealed, *, token: str = "", undoable: bool = False) -> Generator[None, None, None]:
+        """Write sealed rows with the places of now. The rows stay in memory until the file has them."""
 
-    def _write(self, sealed: _Sealed, *, token: str = "", undoable: bool = False) -> None:
-        for each in self._maps.values():
-            each.detach()
-        for gone in sealed.dropped:
-            gone.detach()
-            gone.forget()
+        def detach() -> None:
+            for each in self._maps.values():
+                each.detach()
+            for gone in sealed.dropped:
+                gone.detach()
+                gone.forget()
+
+        stamp = Stamp(dict(self._places), self._now_ms(), token)
         drops = [each.name for each in sealed.dropped]
-        self.file.write(sealed.changes, self._stamp(token), meta=sealed.meta, drops=drops, undoable=undoable)
-        for each in self._maps.values():
-            each.written()
-        self._sealed = None
-        self._written_ms = self._now_ms()
+
+        def steps() -> Generator[None, None, None]:
+            yield from self.file.steps(
+                sealed.changes, stamp, meta=sealed.meta, drops=drops, undoable=undoable, before_commit=detach
+            )
+            for each in self._maps.values():
+                each.written()
+            self._sealed = None
+            self._written_ms = self._now_ms()
+
+        return steps()

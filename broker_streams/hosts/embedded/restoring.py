@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Start
+from broker_cy.wire.records import Record
 from broker_streams.hosts.settings import HostSettings
+from broker_streams.kernel.stores.key_value import KeyValueStore
 from broker_streams.plan.topology import Subtopology, Topology
 from broker_streams.records import Headers
 from broker_streams.state.stamp import DELETIONS_MS, Log, Place
@@ -27,6 +29,20 @@ class Restorable(Protocol):
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers = ()) -> None: ...
 
 
+def _restore_all(store: Restorable) -> Callable[[Iterable[Record]], None]:
+    """The call that takes records of the changelog."""
+    if isinstance(store, KeyValueStore):
+        return store.restore_all
+    restore = store.restore
+
+    def restore_all(records: Iterable[Record]) -> None:
+        for record in records:
+            if record.key is not None:
+                restore(record.key, record.value, record.timestamp, tuple(record.headers))
+
+    return restore_all
+
+
 class Restorer:
     """Brings the stores of one task up to the ends of their changelogs.
 
@@ -37,7 +53,7 @@ class Restorer:
     def __init__(self, client: AdminClient, changelogs: Mapping[str, TopicPartition]) -> None:
         self._client = client
         self._names = {key: name for name, key in changelogs.items()}
-        self._stores: dict[TopicPartition, Restorable] = {}
+        self._restore: dict[TopicPartition, Callable[[Iterable[Record]], None]] = {}
         self._state: TaskState | None = None
         self._ids: dict[str, str] = {}
         # The next offset of each changelog partition; without an entry, it begins at the start of the log.
@@ -52,7 +68,7 @@ class Restorer:
 
     def begin(self, stores: Mapping[str, Restorable], state: TaskState | None) -> None:
         """Restore these stores; `state` has some of their rows already."""
-        self._stores = {key: stores[name] for key, name in self._names.items()}
+        self._restore = {key: _restore_all(stores[name]) for key, name in self._names.items()}
         self._state = state
         places = {} if state is None else state.places
         self.positions = {key: places[name].offset for key, name in self._names.items() if name in places}
@@ -78,10 +94,10 @@ class Restorer:
         `to_the_end`, open transactions are waited for: their end is decided, but may not be written yet. Raises
         ClientError, StreamsError.
         """
-        if not self._stores:
+        if not self._restore:
             return 0
         isolation = Isolation.READ_UNCOMMITTED if to_the_end else Isolation.READ_COMMITTED
-        spans = await self._client.records.spans(self._stores, Start.earliest(), isolation=isolation)
+        spans = await self._client.records.spans(self._restore, Start.earliest(), isolation=isolation)
         starts, ends = {}, {}
         for key, span in spans.items():
             # Compaction and retention may have removed records that a standby has not read.
@@ -94,23 +110,22 @@ class Restorer:
         if starts:
             async with self._client.records.reader(starts, ends=ends, isolation=Isolation.READ_COMMITTED) as reader:
                 async for chunk in reader:
-                    restore = self._stores[chunk.partition].restore
-                    for record in chunk.records:
-                        if record.key is not None:
-                            restore(record.key, record.value, record.timestamp, tuple(record.headers))
+                    self._restore[chunk.partition](chunk.records)
                     count += len(chunk.records)
                     self.restored += len(chunk.records)
                     self.positions[chunk.partition] = chunk.next_offset
-                    self._note()
-                    # The tasks and the heartbeats have their turn.
-                    await asyncio.sleep(0)
+                    await self._note()
         if to_the_end:
-            self._note(is_last=True)
+            await self._note(is_last=True)
         return count
 
-    def _note(self, *, is_last: bool = False) -> None:
+    async def _note(self, *, is_last: bool = False) -> None:
+        """Let the file have what was restored, and the other tasks and the heartbeats their turn."""
+        await asyncio.sleep(0)
         if self._state is not None:
             self._state.restored(self._places(self.positions), is_last=is_last)
+            while self._state.step():
+                await asyncio.sleep(0)
 
     def _places(self, offsets: Mapping[TopicPartition, int]) -> dict[str, Place]:
         ids, names = self._ids, self._names
@@ -121,8 +136,15 @@ class Restorer:
         if self._state is not None:
             self._state.seal()
 
+    def finish(self) -> None:
+        """Carry out the write of the file that a commit has begun. Raises StreamsError."""
+        if self._state is not None:
+            self._state.finish()
+
     def committed(self, ends: Mapping[TopicPartition, int]) -> None:
-        """The task's commit reached these offsets of its changelogs. Raises StreamsError."""
+        """The task's commit reached these offsets of its changelogs. A write of the file that is due begins;
+        `finish`, or the parts of TaskState.step, carry it out.
+        """
         theirs = {key: at for key, at in ends.items() if key in self._names}
         self.positions |= theirs
         if self._state is not None:

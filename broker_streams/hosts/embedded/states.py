@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker_streams.state.task_state import TaskState
 
 _LOG = logging.getLogger("broker_streams")
-# The least memory for changed rows of a task, however many tasks share the setting.
+# The least memory for changed rows of a task, however many tasks share a setting that is larger.
 BUFFER_BYTES_MIN: Final = 1 << 20
 # Between two looks for tasks whose snapshot is due.
 LOOK_S: Final = 1.0
@@ -70,7 +70,8 @@ class States:
         state.news.clear()
 
     def _share_buffer(self) -> None:
-        each_bytes = max(BUFFER_BYTES_MIN, self._settings.state_buffer_bytes // max(1, len(self._open)))
+        whole_bytes = self._settings.state_buffer_bytes
+        each_bytes = max(min(BUFFER_BYTES_MIN, whole_bytes), whole_bytes // max(1, len(self._open)))
         for state in self._open.values():
             state.buffer_bytes = each_bytes
 
@@ -96,6 +97,7 @@ class States:
             _LOG.warning("task %s: the snapshot %s is damaged; it is not used", task, found.path)
             return state, is_changed
         directory = state.directory
+        del self._open[task]
         state.file.close()
         install(fetched, path)
         state = self._opened(task, directory, self.stores_of(part))

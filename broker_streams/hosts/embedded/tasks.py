@@ -89,6 +89,7 @@ class Tasks:
         self._parts = {str(part.number): part for part in topology.subtopologies()}
         self._starts = Starts(client, topology, settings)
         self.running: dict[TaskId, Running] = {}
+        self._writing: asyncio.Task[None] | None = None
 
     def make(self, task_id: TaskId, role: Role) -> Running:
         """Make a task that is not restored yet. Raises StreamsError, LookupError: it cannot run."""
@@ -197,6 +198,16 @@ class Tasks:
         reached = {**offsets, **ends}
         for each in self.active:
             each.restorer.committed(reached)
+        if self._writing is not None and self._writing.done():
+            self._writing.result()
+            self._writing = None
+        if self._writing is None and any(each.state is not None and each.state.is_writing for each in self.active):
+            self._writing = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        """Carry out the writes of files in parts, between the steps of the tasks. Raises StreamsError."""
+        while any(each.state is not None and each.state.step() for each in self.active):
+            await asyncio.sleep(0)
 
     def _source_changelogs(self, of: Running, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """A changelog that is a source topic too: what the task has not processed is no state yet."""

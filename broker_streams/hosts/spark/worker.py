@@ -128,6 +128,7 @@ class Worker:
                 kept = await self._make(work)
             else:
                 kept.restorer.committed(kept.reached)
+                kept.restorer.finish()
             done = await _Batch(self._client, self._settings, kept, work, self._starts.reset_of).run()
         except BaseException:
             self._states.close(_name(work.task), discard=True)

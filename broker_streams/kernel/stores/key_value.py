@@ -229,6 +229,15 @@ class KeyValueStore:
         """Take a record of the changelog."""
         self._bytes.put(key, to_timestamped(value, timestamp) if self._timestamped else value)
 
+    def restore_all(self, records: Iterable[Any]) -> None:
+        """Take records of the changelog in their order: objects with key, value and timestamp."""
+        rows: dict[bytes, bytes | None]
+        if self._timestamped:
+            rows = {each.key: to_timestamped(each.value, each.timestamp) for each in records if each.key is not None}
+        else:
+            rows = {each.key: each.value for each in records if each.key is not None}
+        self._bytes.put_all(rows)
+
     def entries(self) -> Rows:
         """The rows as bytes, without the cache."""
         return self._bytes.items()

@@ -6,7 +6,7 @@ such as the time up to which it saw records, as numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from broker_streams.kernel.stores.ordered import OrderedMap
@@ -23,6 +23,9 @@ class RowMap(Protocol):
 
     def put(self, key: bytes, value: bytes | None, /) -> None:
         """Set the value of a key; None removes the key."""
+
+    def put_all(self, rows: Mapping[bytes, bytes | None], /) -> None:
+        """Put many rows: cheaper than one by one."""
 
     def items(
         self, low: bytes | None = None, high: bytes | None = None, with_high: bool = True, reverse: bool = False

@@ -7,7 +7,7 @@ are iterated. Ordered keys lie in chunks, so a key in the middle moves few other
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 # Keys of a chunk; a chunk of twice as many is split.
@@ -155,6 +155,10 @@ class OrderedMap:
         elif key in values:
             del values[key]
             self._keys.remove(key)
+
+    def put_all(self, rows: Mapping[bytes, bytes | None]) -> None:
+        for key, value in rows.items():
+            self.put(key, value)
 
     def items(
         self, low: bytes | None = None, high: bytes | None = None, with_high: bool = True, reverse: bool = False

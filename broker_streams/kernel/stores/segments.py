@@ -7,7 +7,7 @@ the bytes (AbstractSegments).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from broker_streams.kernel.stores.keys import divide
@@ -39,6 +39,10 @@ class TimedMap:
     def put(self, key: bytes, value: bytes | None, /) -> None:
         self._rows.put(key, value)
         self._times.put(self._time_key(key), None if value is None else key)
+
+    def put_all(self, rows: Mapping[bytes, bytes | None], /) -> None:
+        for key, value in rows.items():
+            self.put(key, value)
 
     def items_by_time(self, low: bytes | None, high: bytes | None, reverse: bool) -> Rows:
         """Rows in the second order, from `low` to before `high` of it; rows that are removed meanwhile are left out."""

@@ -119,8 +119,8 @@ STEPS = {
     "after the end": Step("TransactionalProducer", "commit", False, 2),
     "after the first end": Step("TransactionalProducer", "commit", False, 1),
     # The first writes say which stores the files have.
-    "before a file is written": Step("TaskFile", "write", True, 4),
-    "after a file is written": Step("TaskFile", "write", False, 4),
+    "before a file is written": Step("TaskFile", "_commit", True, 4),
+    "after a file is written": Step("TaskFile", "_commit", False, 4),
     "before a store is restored": Step("Restorer", "catch_up", True, 3),
     "after a store is restored": Step("Restorer", "catch_up", False, 3),
     "before tasks are given up": Step("EmbeddedHost", "_give_up", True, 1),
@@ -214,9 +214,9 @@ async def counts(client: AdminClient) -> dict[str, list[int]]:
     return found
 
 
-async def survives(broker: BrokerProcess, directory: Path, kills: int, seed: int) -> None:
+async def survives(broker: BrokerProcess, directory: Path, kills: int, seed: int, program: str = APPLICATION) -> None:
     chance = random.Random(seed)
-    (directory / "app.py").write_text(APPLICATION)
+    (directory / "app.py").write_text(program)
     written = 0
     async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
         (await client.topics.create([NewTopic(name, PARTITIONS, 1) for name in ("in", "out")])).whole()

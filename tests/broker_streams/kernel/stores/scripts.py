@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
+from broker_streams.kernel.stores.maps import OpenMaps, in_memory
 from broker_streams.plan.stores import Store, StoreKind
 from broker_streams.records import Record, ValueAndTimestamp, VersionedRecord, Window, Windowed
 from tests.broker_streams.kernel.stores.support import TEXT, Opened
@@ -192,29 +193,35 @@ def _makers() -> dict[str, Callable[[random.Random, Json, int, int], list[Json]]
 
 def our_answer(asked: Json) -> Json:
     """Our answer to a request, in the form of Kafka's."""
-    ours = _Ours(asked)
+    ours = Ours(asked)
     return {"batches": [ours.batch(calls) for calls in asked["batches"]]}
 
 
-class _Ours:
-    def __init__(self, asked: Json) -> None:
-        options = {name: asked[name] for name in ("time_ordered", "indexed") if name in asked}
-        if "interval_ms" in asked:
-            options["segment_interval_ms"] = asked["interval_ms"]
+def store_of(asked: Json) -> Store:
+    """The store of a request."""
+    options = {name: asked[name] for name in ("time_ordered", "indexed") if name in asked}
+    if "interval_ms" in asked:
+        options["segment_interval_ms"] = asked["interval_ms"]
+    return Store(
+        "rows",
+        StoreKind(asked["kind"]),
+        persistent=asked.get("persistent", True),
+        caching=asked.get("caching", False),
+        retention_ms=asked.get("retention_ms"),
+        window_ms=asked.get("window_ms"),
+        retain_duplicates=asked.get("duplicates", False),
+        history_ms=asked.get("history_ms"),
+        options=options,
+    )
+
+
+class Ours:
+    """Our store of a request, and what it answers."""
+
+    def __init__(self, asked: Json, open_maps: OpenMaps = in_memory) -> None:
         self.kind = StoreKind(asked["kind"])
         self.timestamped = self.kind.value.startswith("timestamped")
-        store = Store(
-            "rows",
-            self.kind,
-            persistent=asked.get("persistent", True),
-            caching=asked.get("caching", False),
-            retention_ms=asked.get("retention_ms"),
-            window_ms=asked.get("window_ms"),
-            retain_duplicates=asked.get("duplicates", False),
-            history_ms=asked.get("history_ms"),
-            options=options,
-        )
-        self.opened = Opened(store, cache_bytes=asked.get("cache_bytes", 0))
+        self.opened = Opened(store_of(asked), cache_bytes=asked.get("cache_bytes", 0), open_maps=open_maps)
         self.flushed: list[Json] = []
         if asked.get("listens"):
             self.opened.store.set_flush_listener(self._flush, asked.get("old", False))

@@ -7,6 +7,7 @@ from typing import Any
 
 from broker_streams.kernel.processor import TaskState
 from broker_streams.kernel.stores.factory import open_stores
+from broker_streams.kernel.stores.maps import OpenMaps, in_memory
 from broker_streams.plan.stores import Store
 from broker_streams.records import NO_HEADERS, Headers, RecordMetadata
 
@@ -38,11 +39,11 @@ Logged = tuple[str, bytes, bytes | None, int]
 class Opened:
     """Stores of one task, and what they wrote to changelogs."""
 
-    def __init__(self, *stores: Store, cache_bytes: int = 0) -> None:
+    def __init__(self, *stores: Store, cache_bytes: int = 0, open_maps: OpenMaps = in_memory) -> None:
         self.task = TaskState("app", (0, 0))
         self.log: list[Logged] = []
         self.log_headers: list[Headers] = []
-        self.stores = open_stores(stores, self.task, self._changed, TEXT, LONG, cache_bytes)
+        self.stores = open_stores(stores, self.task, self._changed, TEXT, LONG, cache_bytes, open_maps)
         self.store = self.stores[stores[0].name]
         self.offset = -1
 
