@@ -263,6 +263,7 @@ class SparkHost:
                 return None
             return await ending
         finally:
+            query.give_turn_back()
             shutil.rmtree(checkpoint, ignore_errors=True)
 
     def _started(self, application: SparkApplication, query: Query, checkpoint: Path) -> StreamingQuery:

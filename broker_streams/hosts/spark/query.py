@@ -166,7 +166,7 @@ class Query:
         """Commit what is decided and abort what is not. Raises ClientError, ValueError; StreamsError: another driver
         has begun since.
         """
-        self._give_turn_back()
+        self.give_turn_back()
         try:
             await self._driver.initialize(continues=self._run != "")
         except ClientError as error:
@@ -212,7 +212,7 @@ class Query:
         Raises ClientError.
         """
         begun = offsets_of(start)
-        self._give_turn_back()
+        self.give_turn_back()
         until_s, pause_s = time.monotonic() + WAIT_S, FIRST_LOOK_S
         while True:
             await self._look()
@@ -235,7 +235,8 @@ class Query:
             ends = {key: min(end, begun[key] + each_max) for key, end in ends.items()}
         return self._told({key: max(end, begun[key]) for key, end in ends.items()})
 
-    def _give_turn_back(self) -> None:
+    def give_turn_back(self) -> None:
+        """Let another query have a batch: this one has ended its batch, or its run."""
         if self._has_turn and self.turns is not None:
             self._has_turn = False
             self.turns.release()
@@ -324,7 +325,7 @@ class Query:
             await asyncio.gather(*(self._commit_task(each) for each in started))
         self._take(done)
         self._last_commit = spark_batch
-        self._give_turn_back()
+        self.give_turn_back()
         await self._purge()
 
     def _present(self, theirs: Sequence[bytes] | None) -> Sequence[bytes]:

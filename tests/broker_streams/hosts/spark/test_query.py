@@ -434,6 +434,34 @@ def test_a_query_that_reads_what_is_there_ends(broker: BrokerProcess) -> None:
     asyncio.run(job())
 
 
+def test_the_queries_of_a_driver_take_turns(broker: BrokerProcess) -> None:
+    """If this fails, many queries keep as many Python processes of Spark, or one that failed keeps others waiting."""
+
+    async def job() -> None:
+        name, turns = "turns", asyncio.Semaphore(1)
+        async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
+            await create(client, f"{name}-in", f"{name}-out")
+            await write(client, f"{name}-in", 0, 20)
+            async with driver(client, counts(name), config_of(broker, name)) as running:
+                first, second = running.queries
+                first.turns = second.turns = turns
+                await first.latest(await first.first(), None)
+                waiting = asyncio.create_task(second.latest(await second.first(), None))
+                async with asyncio.timeout(WAIT_S):
+                    while not turns._waiters:
+                        await asyncio.sleep(0.01)
+                    assert not waiting.done()
+                    # The run of the first one fails.
+                    first.give_turn_back()
+                    await waiting
+                second.give_turn_back()
+                await running.drain()
+                assert not turns.locked()
+                assert await counted(client, f"{name}-out") == expected(20)
+
+    asyncio.run(job())
+
+
 def test_both_hosts_go_on_where_the_other_one_stopped(broker: BrokerProcess) -> None:
     """If this fails, an application that moves to Spark, or back, loses its counts, or counts records twice."""
 
