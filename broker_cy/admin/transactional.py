@@ -15,7 +15,7 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.produce import Producer
 from broker_cy.client.deadline import Deadline
 from broker_cy.client.errors import ClientError, Failure, problem_of, refused
-from broker_cy.client.pool import Peer
+from broker_cy.client.pool import Link, Peer
 from broker_cy.client.transaction import GroupMetadata, ProducerCore, Request, State, WrongState, client_version
 from broker_cy.client.transaction_errors import SOON_S, Verdict, code_of
 from broker_cy.wire.compression import Codec
@@ -91,8 +91,7 @@ class TransactionalProducer(Producer):
         deadline = self._caller.deadline()
         if self._core.state in (State.UNINITIALIZED, State.INITIALIZING):
             await self._carry_out(self._core.initialize(), deadline)
-        peer = await self._locate(self._transactions, self._transactional_id, deadline)
-        link = await self._caller.pool.link(peer, deadline)
+        link = await self._linked(deadline)
         self._core.begin(client_version(link.api_versions.finalized_features))
 
     async def commit_offsets(
@@ -136,6 +135,19 @@ class TransactionalProducer(Producer):
     def _transactional_id(self) -> str:
         assert self._core.transactional_id is not None
         return self._core.transactional_id
+
+    async def _linked(self, deadline: Deadline) -> Link:
+        """The connection to the coordinator. While it cannot be reached, another broker may take its place."""
+        attempt = 1
+        while True:
+            try:
+                peer = await self._locate(self._transactions, self._transactional_id, deadline)
+                return await self._caller.pool.link(peer, deadline)
+            except ClientError as error:
+                if not self._caller.may_retry(error, attempt) or not await deadline.back_off(attempt):
+                    raise error.about(error.what or f"transactional id {self._transactional_id}") from None
+            self._transactions.forget([self._transactional_id])
+            attempt += 1
 
     async def _locate(self, coordinators: Coordinators, key: str, deadline: Deadline) -> Peer:
         attempt = 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,7 @@ from broker_cy.client.group_member import MemberSettings
 from broker_cy.client.transaction import V1, GroupMetadata, ProducerCore, State, WrongState
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire.records import Record
-from tests.broker_cy.admin.conftest import Run, with_client
+from tests.broker_cy.admin.conftest import SETTINGS, Run, with_client
 from tests.support.broker import BrokerProcess
 
 PARTITIONS = 2
@@ -192,6 +194,32 @@ def test_a_batch_that_is_refused_aborts_the_transaction(ours: BrokerProcess, nam
         assert await readable(client, name) == ["next"]
 
     with_client(ours.bootstrap, job)
+
+
+def test_a_transaction_begins_once_the_coordinator_is_back(tmp_path: Path, name: str) -> None:
+    """If this fails, an application of streams ends when one broker of its cluster does."""
+    broker = BrokerProcess(tmp_path, SETTINGS).start()
+
+    async def job(client: AdminClient) -> None:
+        await create(client, name)
+        producer = client.transactional_producer(name)
+        async with producer.transaction():
+            await producer.send(name, records("first"), partition=0)
+        broker.kill()
+        # The client sees that its connections have ended; the next one is refused until the broker is back.
+        while any(link.connection.closed is None for link in producer._caller.pool._links.values()):
+            await asyncio.sleep(0.01)
+        beginning = asyncio.create_task(producer.begin())
+        await asyncio.to_thread(broker.start)
+        await beginning
+        await producer.send(name, records("next"), partition=0)
+        await producer.commit()
+        assert await readable(client, name) == ["first", "next"]
+
+    try:
+        with_client(broker.bootstrap, job)
+    finally:
+        broker.close()
 
 
 def test_an_unreachable_coordinator_is_reported_in_time(name: str) -> None:
