@@ -166,9 +166,11 @@ async def _run(
     starts = {key: start for key, (start, _) in ranges.items()}
     ends = {key: end for key, (_, end) in ranges.items()}
     try:
-        return await feed(client, runner, starts, ends, take, isolation=_isolation(settings))
+        count = await feed(client, runner, starts, ends, take, isolation=_isolation(settings))
     except ClientError as error:
         raise error.about(f"{version.path}") from error
+    runner.close()
+    return count
 
 
 def row_of(result: Result) -> Row:

@@ -164,6 +164,7 @@ async def _replay(new: Application, old_id: str, span: tuple[str, str], first: i
         texts = {TopicPartition(*place): text for place, text in runner.metadata().items()}
         # Repartition topics are empty: their records are processed.
         await seed.finish({key: found.until.get(key, 0) for key in texts}, texts)
+        runner.close()
         return Replayed(settings.application_id, old_id, found, seed.topics, seed.written)
 
 

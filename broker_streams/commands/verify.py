@@ -125,7 +125,9 @@ async def _verify(application: Application, begin: str, topics: tuple[str, ...],
                 isolation=isolation,
                 now_ms=lambda: time.time_ns() // 1_000_000,
             )
-        return await check(client, runner, isolation, Wanted(starts, topics, first))
+        found = await check(client, runner, isolation, Wanted(starts, topics, first))
+        runner.close()
+        return found
 
 
 # --- output

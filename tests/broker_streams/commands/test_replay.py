@@ -67,6 +67,11 @@ def take_over(cluster: Cluster, tmp_path: Path, name: str) -> None:
     assert again.exit_code == 2
     assert "reset it, or choose another --application-id" in again.output
 
+    reset = invoke("reset", new, "--application-id", f"{name}-2", "--yes", "--json")
+    assert reset.exit_code == 0, reset.output
+    assert set(json.loads(reset.output)["deleted_topics"]) == set(made["created_topics"])
+    assert cluster.topics(f"{name}-2") == []
+
 
 def test_live_from_a_point_without_an_old_version(cluster: Cluster, tmp_path: Path) -> None:
     """If this fails, results of the past are written, or the state lacks a part of it."""
