@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -21,6 +22,8 @@ from broker_streams.plan.topology import Sink, Topology
 # The records of the application, and those that it should have written.
 WRITTEN: Final = Side.OLD
 RECOMPUTED: Final = Side.NEW
+# Topics between sub-topologies, for applications whose group has no topology: those on Spark.
+_REPARTITION: Final = re.compile(r".*-repartition|.*-KTABLE-FK-JOIN-SUBSCRIPTION-(?:REGISTRATION|RESPONSE)-\d+-topic")
 _POLICY: Final = "cleanup.policy"
 
 
@@ -165,12 +168,13 @@ def _keep(
 async def repartition_partitions(
     client: AdminClient, application_id: str, existing: Mapping[str, int]
 ) -> list[TopicPartition]:
-    """The partitions of an application's repartition topics, as its group knows them. Raises ClientError."""
-    described = await client.groups.describe([application_id])
-    group = described.found.get(application_id)
-    if group is None or group.topology is None:
-        return []
-    names = {each.name for part in group.topology.subtopologies for each in part.repartition_sources}
+    """The partitions of an application's repartition topics: by their names, and as its group knows them. Raises
+    ClientError.
+    """
+    names = {name for name in existing if name.startswith(f"{application_id}-") and _REPARTITION.fullmatch(name)}
+    group = (await client.groups.describe([application_id])).found.get(application_id)
+    if group is not None and group.topology is not None:
+        names = {each.name for part in group.topology.subtopologies for each in part.repartition_sources}
     return [
         TopicPartition(name, number) for name in sorted(names & existing.keys()) for number in range(existing[name])
     ]
