@@ -1,4 +1,4 @@
-"""The changes of a flow as events: pure, from its states one after the other. event_writer.py writes them."""
+"""The changes of a flow as events: pure, from its states one after the other. EventWriter writes them."""
 
 from __future__ import annotations
 

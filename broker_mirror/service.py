@@ -11,9 +11,9 @@ from typing import Final
 
 from broker_cy import __version__
 from broker_cy.admin import AdminClient, ClientError
+from broker_cy.admin.event_writer import EventWriter
 from broker_cy.client.mirror_status import FlowStatus, MirrorStatus, Restart
 from broker_cy.metrics.topics import OWN_CLIENT
-from broker_mirror.event_writer import EventWriter
 from broker_mirror.filters import NameFilter
 from broker_mirror.flow_run import CopierOf, FlowRun, connect
 from broker_mirror.flows import Flow
@@ -67,7 +67,7 @@ class FlowKeeper:
         def connect_to_target() -> AdminClient:
             return connect(self.flow.clients[Side.TARGET, Role.ADMIN], EVENTS_S, OWN_CLIENT)
 
-        writer = EventWriter(connect_to_target, str(self.flow.pair))
+        writer = EventWriter(connect_to_target, f"flow {self.flow.pair}")
         try:
             while True:
                 await asyncio.sleep(EVENTS_S)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from broker_cy.admin import AdminClient
+from broker_cy.admin.event_writer import NO_BROKER, EventWriter
 from broker_cy.client.event_text import line_of, subject_of
 from broker_cy.metrics.events import TOPIC, CopyFlowChanged, Stamped, prefix_of
 from broker_cy.metrics.topics import OWN_CLIENT
-from broker_mirror.event_writer import NO_BROKER, EventWriter
 from tests.broker_mirror.conftest import Clusters
 from tests.support.wait import until
 
@@ -29,7 +29,7 @@ def test_events_are_written_into_the_target(clusters: Clusters) -> None:
             return found
 
     async def job() -> None:
-        writer = EventWriter(lambda: AdminClient(clusters.b.bootstrap, client_id=OWN_CLIENT), "A->B")
+        writer = EventWriter(lambda: AdminClient(clusters.b.bootstrap, client_id=OWN_CLIENT), "flow A->B")
         try:
             await writer.write([failed], 5)
             await writer.write([], 6)
@@ -56,7 +56,7 @@ def test_a_client_without_the_right_id_writes_no_events(clusters: Clusters) -> N
     """If this fails, any program may write what looks like an event, and the mirror need not be told apart."""
 
     async def job() -> bool:
-        writer = EventWriter(lambda: AdminClient(clusters.b.bootstrap, client_id="other"), "A->B")
+        writer = EventWriter(lambda: AdminClient(clusters.b.bootstrap, client_id="other"), "flow A->B")
         try:
             await writer.write([CopyFlowChanged("A", "B", "started")], 5)
             return writer._is_denied
@@ -71,7 +71,7 @@ def test_events_wait_for_a_target_that_is_away(clusters: Clusters) -> None:
 
     async def job() -> int:
         places = ["127.0.0.1:1", clusters.b.bootstrap]
-        writer = EventWriter(lambda: AdminClient(places.pop(0), client_id=OWN_CLIENT, timeout_s=0.3), "A->B")
+        writer = EventWriter(lambda: AdminClient(places.pop(0), client_id=OWN_CLIENT, timeout_s=0.3), "flow A->B")
         try:
             await writer.write([CopyFlowChanged("A", "B", "failed")], 5)
             return len(writer._waiting)

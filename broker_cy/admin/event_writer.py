@@ -1,7 +1,7 @@
-"""Writes the events of a flow into `__cluster_events` of the target, which only clusters of broker-cy have.
+"""Writes the events of a program into `__cluster_events` of a cluster, which only clusters of broker-cy have.
 
-None delays the flow: while the target does not answer, the newest WAITING_MAX of them wait. One whose answer is lost is
-written again. Brokers take them from the client id of their own writes. With an authorizer, the principal needs
+None delays the program: while the cluster does not answer, the newest WAITING_MAX of them wait. One whose answer is
+lost is written again. Brokers take them from the client id of their own writes. With an authorizer, the principal needs
 ClusterAction; without that, nothing is written.
 """
 
@@ -12,11 +12,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from broker_cy.admin import AdminClient, ClientError
+from broker_cy.admin.client import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.produce import Producer
+from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
-from broker_cy.metrics.events import TOPIC, CopyFlowChanged, Stamped, encode
+from broker_cy.metrics.events import TOPIC, Event, Stamped, encode
 from broker_cy.wire.records import Record
 
 WAITING_MAX: Final = 200
@@ -27,16 +28,18 @@ _log = logging.getLogger(__name__)
 
 
 class EventWriter:
-    """Writes with the client that `connect` returns, which is created with the first event."""
+    """Writes with the client that `connect` returns, which is created with the first event. `what` names the program,
+    such as `flow A->B`.
+    """
 
     def __init__(self, connect: Callable[[], AdminClient], what: str) -> None:
         self._connect, self._what = connect, what
         self._client: AdminClient | None = None
         self._producer: Producer | None = None
-        self._waiting: deque[tuple[int, CopyFlowChanged]] = deque(maxlen=WAITING_MAX)
+        self._waiting: deque[tuple[int, Event]] = deque(maxlen=WAITING_MAX)
         self._is_denied = False
 
-    async def write(self, events: Iterable[CopyFlowChanged], now_ms: int) -> None:
+    async def write(self, events: Iterable[Event], now_ms: int) -> None:
         """Write events, and those that wait; returns if they cannot be written now."""
         if self._is_denied:
             return
@@ -54,11 +57,11 @@ class EventWriter:
             await self._producer.send_batch(TopicPartition(TOPIC, 0), records)
         except ClientError as error:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                # The target is Apache Kafka, or writes no events.
+                # The cluster is one of Apache Kafka, or writes no events.
                 self._waiting.clear()
             elif error.code in _DENIED:
                 self._is_denied = True
-                _log.warning("flow %s writes no events into the target: %s", self._what, error)
+                _log.warning("%s writes no events: %s", self._what, error)
             return
         self._waiting.clear()
 
