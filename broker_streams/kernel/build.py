@@ -23,6 +23,7 @@ from broker_streams.plan.java_order import in_hash_order
 from broker_streams.plan.stores import Store
 from broker_streams.plan.timestamps import TimestampExtractor
 from broker_streams.plan.topology import Node, ProcessorNode, Sink, Source, Subtopology, Topology
+from broker_streams.records import Record
 from broker_streams.serdes import Serde
 from broker_streams.serdes.windowed import WindowedSerde
 
@@ -71,6 +72,7 @@ class _Builder:
         self._state.window_emit_interval_ms = settings.window_emit_interval_ms
         self._state.key_serde, self._state.value_serde = settings.key_serde, settings.value_serde
         self._state.splits_changes = settings.splits_changes
+        self._state.node_counts = {} if settings.counts_nodes else None
         self._collector = Collector(partitions)
         self._failures = Failures(self._state, settings, self._collector.outputs.append)
         self._task = Task(self._state, PartitionGroup(settings.max_task_idle_ms), self._collector, self._failures)
@@ -110,11 +112,23 @@ class _Builder:
             sink = self._sink(node)
             self._processors[node.name] = sink, self._context(node)
             # As in Kafka, an error of a sink goes to the handler of the processor above it.
-            self._forwards[node.name] = sink.process
+            self._forwards[node.name] = self._counted(node.name, sink.process)
             return
         processor = processor_of(node.step)
         self._processors[node.name] = processor, self._context(node)
-        self._forwards[node.name] = self._failures.guarded(node.name, processor.process)
+        self._forwards[node.name] = self._counted(node.name, self._failures.guarded(node.name, processor.process))
+
+    def _counted(self, node: str, forward: Forward) -> Forward:
+        counts = self._state.node_counts
+        if counts is None:
+            return forward
+        counts[node] = 0
+
+        def counted(record: Record) -> None:
+            counts[node] += 1
+            forward(record)
+
+        return counted
 
     def _context(self, node: Node) -> ProcessorContext:
         children = {child.name: self._forwards[child.name] for child in self._children.get(node.name, ())}

@@ -175,6 +175,8 @@ class PartitionGroup:
         # Records that wait on the broker, as far as the host knows.
         self._lags: dict[tuple[str, int], int] = {}
         self._deadlines_ms: dict[tuple[str, int], int] = {}
+        # Records that did not wait any longer for a partition without records (Kafka's enforced-processing).
+        self.enforced = 0
 
     def assign(self, queue: RecordQueue) -> None:
         self.queues[queue.topic, queue.partition] = queue
@@ -221,7 +223,10 @@ class PartitionGroup:
                 return False
             if now_ms < self._deadlines_ms.setdefault(place, now_ms + self._max_task_idle_ms):
                 return False
-        return bool(self._filled.items)
+        if not self._filled.items:
+            return False
+        self.enforced += 1
+        return True
 
     def take(self) -> RecordQueue | None:
         """The queue whose head is next, for a call of `give_back` after its `advance`. None: all queues are empty."""

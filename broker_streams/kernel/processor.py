@@ -39,6 +39,7 @@ class TaskState:
         "join_emit_interval_ms",
         "key_serde",
         "metadata",
+        "node_counts",
         "shared",
         "splits_changes",
         "stream_time_ms",
@@ -70,6 +71,8 @@ class TaskState:
         self.headers: Headers = NO_HEADERS
         # Records that processors skipped: null keys, expired windows (Kafka's metric dropped-records-total).
         self.dropped_records = 0
+        # Records that each processor took; None: they are not counted (metrics.recording.level).
+        self.node_counts: dict[str, int] | None = None
         # Joins and windows look for results that became final at most once in these times of the host's clock; 0: at
         # each record.
         self.join_emit_interval_ms = 0

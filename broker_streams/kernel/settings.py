@@ -18,6 +18,7 @@ _HANDLERS: Final = {
 }
 _OLD_VERSIONS: Final = ("2.4", "2.5", "2.6", "2.7", "2.8", "3.0", "3.1", "3.2", "3.3", "3.4")
 _VERSIONS: Final = (*_OLD_VERSIONS, "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2")
+_LEVELS: Final = ("INFO", "DEBUG", "TRACE")
 _NUMBERS: Final = {
     "max.task.idle.ms": "max_task_idle_ms",
     "statestore.cache.max.bytes": "cache_bytes",
@@ -58,6 +59,8 @@ class TaskSettings:
     # upgrade.from of a version before 3.5: groups of tables write two records for a row that stays in its group, as
     # instances of that version cannot read both in one.
     splits_changes: bool = False
+    # metrics.recording.level is DEBUG or TRACE: the records of each processor are counted.
+    counts_nodes: bool = False
 
     @staticmethod
     def of(config: Mapping[str, Any], **changed: Any) -> TaskSettings:
@@ -82,6 +85,10 @@ class TaskSettings:
             if version not in _VERSIONS:
                 raise ValueError(f"upgrade.from is {version!r}; allowed are {', '.join(_VERSIONS)}")
             found["splits_changes"] = version in _OLD_VERSIONS
+        level = str(config.get("metrics.recording.level") or _LEVELS[0]).upper()
+        if level not in _LEVELS:
+            raise ValueError(f"metrics.recording.level is {level!r}; allowed are {', '.join(_LEVELS)}")
+        found["counts_nodes"] = level != _LEVELS[0]
         for name, field in _NUMBERS.items():
             if (given := config.get(name)) is not None:
                 try:

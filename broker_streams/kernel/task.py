@@ -112,7 +112,8 @@ class Task:
 
     def waiting_of(self, topic: str, partition: int) -> int:
         """Those of one input."""
-        return len(self._group.queues[topic, partition])
+        queue = self._group.queues.get((topic, partition))
+        return 0 if queue is None else len(queue)
 
     def next_time_ms(self) -> int | None:
         """The timestamp of the next record; None: no record waits."""
@@ -122,6 +123,11 @@ class Task:
     def wall_clock_due_ms(self) -> int:
         """The time of the next punctuation by the host's clock."""
         return self._wall_clock.due_ms
+
+    @property
+    def enforced(self) -> int:
+        """How many records were processed while another partition had none (max.task.idle.ms)."""
+        return self._group.enforced
 
     def is_ready(self, now_ms: int) -> bool:
         return self._group.is_ready(now_ms)

@@ -36,6 +36,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_streams.dsl.topology import Topology
 from broker_streams.hosts.announced import announced
 from broker_streams.hosts.embedded.group_news import NO_STREAMS_GROUPS, GroupNews
+from broker_streams.hosts.embedded.queries import Queries
 from broker_streams.hosts.embedded.tasks import Running, Tasks
 from broker_streams.hosts.embedded.topics import Topics
 from broker_streams.hosts.embedded.writer import Fenced, Offsets, Results, Writer, add
@@ -64,7 +65,8 @@ TOPICS_S: Final = 10.0
 class EmbeddedHost:
     """One instance. `statuses` says why the group waits; `committed` counts commits, and `processed` records.
 
-    `life` has the state, `measures` the counts. `after_commit` are called while nothing is uncommitted.
+    `life` has the state, `measures` the counts, and `queries` the stores. `after_commit` are called while nothing is
+    uncommitted.
     """
 
     def __init__(
@@ -81,7 +83,9 @@ class EmbeddedHost:
             if isinstance(node, Source) and node.pattern is not None:
                 raise TopologyError(f"source {node.name} reads topics by the pattern {node.pattern}; name them instead")
         self._client, self._topology, self._settings, self._now_ms = client, plan, settings, now_ms
-        process_id = str(uuid4())
+        self.life, self.measures = Life(now_ms), Measures()
+        self.after_commit: list[Callable[[], None]] = []
+        self.process_id = process_id = str(uuid4())
         self.member = StreamsMember(
             MemberSettings(
                 settings.application_id,
@@ -115,10 +119,9 @@ class EmbeddedHost:
             self._global.stores if self._global is not None else {},
             now_ms,
         )
+        self.queries = Queries(self, self._global.stores if self._global is not None else {})
         self._isolation = Isolation.READ_COMMITTED if settings.is_exactly_once else Isolation.READ_UNCOMMITTED
         self.committed = self.processed = 0
-        self.life, self.measures = Life(now_ms), Measures()
-        self.after_commit: list[Callable[[], None]] = []
         self._turn = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._taken: frozenset[Assigned] = frozenset()
@@ -138,6 +141,24 @@ class EmbeddedHost:
     @property
     def statuses(self) -> tuple[Status, ...]:
         return self.member.statuses
+
+    @property
+    def plan(self) -> Plan:
+        return self._topology
+
+    @property
+    def settings(self) -> HostSettings:
+        return self._settings
+
+    def partitions_of(self, topic: str) -> int:
+        """The partitions of a topic at the last look; 0: it was not there."""
+        return self._topics.partitions(topic)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that stores hold was committed, as long as the caller does not wait for anything."""
+        has_changes = self._result_count or any(each.task.commit_needed for each in self.tasks.active)
+        return not has_changes and not self._turn.locked()
 
     def stop(self) -> None:
         """Let `run` commit, leave the group and return."""

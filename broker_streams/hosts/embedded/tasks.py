@@ -19,6 +19,7 @@ from broker_streams.hosts.embedded.states import States
 from broker_streams.hosts.measures import TaskMeasures
 from broker_streams.hosts.settings import NO_RESET, HostSettings
 from broker_streams.hosts.starts import Starts
+from broker_streams.hosts.store_measures import StoreMeasures
 from broker_streams.kernel.build import build
 from broker_streams.kernel.errors import StreamsError
 from broker_streams.kernel.stores.maps import in_memory
@@ -57,6 +58,8 @@ class Running:
     # The offsets of the last commit.
     committed: dict[TopicPartition, int] = field(default_factory=dict)
     measures: TaskMeasures = field(default_factory=TaskMeasures)
+    # With metrics.recording.level=DEBUG only.
+    store_measures: StoreMeasures | None = None
     # Records that the broker has beyond `positions`, as the last answers say.
     lags: dict[TopicPartition, int] = field(default_factory=dict)
     # Its rows on disk; None: all of its stores are in memory.
@@ -111,6 +114,7 @@ class Tasks:
             tuple(self._inputs(part, partition)),
             state=state,
         )
+        self._measure(made)
         self.running[task_id] = made
         made.restoring = asyncio.create_task(self._restore(made, part, partition))
         return made
@@ -119,6 +123,10 @@ class Tasks:
         open_maps = in_memory if state is None else state.open_maps
         settings = self._settings.task
         return build(self._topology, part, partition, settings, self._partitions, self._global_stores, open_maps)
+
+    def _measure(self, of: Running) -> None:
+        if self._settings.task.counts_nodes:
+            of.store_measures = StoreMeasures(of.task.stores)
 
     def _inputs(self, part: Subtopology, partition: int) -> Iterable[TopicPartition]:
         for source in part.sources:
@@ -145,6 +153,7 @@ class Tasks:
             of.state, is_changed = await self.states.fitted(name, of.state, part, logs)
             if is_changed:
                 of.task = self._build(part, partition, of.state)
+                self._measure(of)
         restorer.begin(of.task.stores, of.state)
         # Nobody else commits for a task that this instance has: what is decided now is all.
         while of.role is not Role.ACTIVE:

@@ -94,6 +94,11 @@ class CachingKeyValue:
             self._cache.put_read(key, value)
         return value
 
+    def peek(self, key: bytes) -> bytes | None:
+        """As `get`, for a reader outside of the task: nothing enters the cache, so no row leaves it."""
+        entry = self._cache.get(key)
+        return self._below.get(key) if entry is None else entry[0]
+
     def put(self, key: bytes, value: bytes | None) -> None:
         self._cache.put(key, value)
 
@@ -139,6 +144,12 @@ class KeyValueStore:
     def get(self, key: Any) -> Any:
         """The value, or None."""
         return self._value_of(self._get(self._key(key)))
+
+    def peek(self, key: Any) -> Any:
+        """As `get`, for a reader outside of the task: no row leaves the cache because of it."""
+        layers = self._layers
+        read = layers.peek if isinstance(layers, CachingKeyValue) else layers.get
+        return self._value_of(read(self._key(key)))
 
     def put(self, key: Any, value: Any) -> None:
         """Set the value of a key; None deletes the row."""
@@ -192,9 +203,24 @@ class KeyValueStore:
             raise ValueError(f"a prefix of store {self.name} is None")
         return self._rows(self._layers.items(low, next_prefix(low), False))
 
+    def page(
+        self, low: bytes | None, high: bytes | None, *, with_high: bool = True, reverse: bool = False, limit: int
+    ) -> tuple[list[KeyValue], bytes | None]:
+        """At most `limit` rows of serialized keys from `low` to `high`, and the serialized key of the last of them if
+        there are more.
+        """
+        found: list[KeyValue] = []
+        last: bytes | None = None
+        for key, value in self._layers.items(low, high, with_high, reverse):
+            if len(found) == limit:
+                return found, last
+            found.append(KeyValue(self._bound.key_of(key), self._value_of(value)))
+            last = key
+        return found, None
+
     def approximate_num_entries(self) -> int:
         """Rows below the cache."""
-        return len(self._bytes)
+        return self._bytes.estimate()
 
     def set_flush_listener(self, listener: Listener, send_old_values: bool) -> bool:
         """Pass a Record of Change when a row leaves the cache. False: the store has no cache.

@@ -34,6 +34,9 @@ class RowMap(Protocol):
 
     def __len__(self) -> int: ...
 
+    def estimate(self) -> int:
+        """About how many rows there are, at the cost of a few reads."""
+
 
 class Maps(Protocol):
     """The maps of one store."""

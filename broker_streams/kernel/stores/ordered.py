@@ -173,3 +173,6 @@ class OrderedMap:
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def estimate(self) -> int:
+        return len(self._values)

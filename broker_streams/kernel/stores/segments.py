@@ -55,6 +55,9 @@ class TimedMap:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def estimate(self) -> int:
+        return self._rows.estimate()
+
 
 class Segments:
     """The live segments. `time_key`: they have the second order of TimedMap."""

@@ -120,6 +120,10 @@ class SessionStore:
         """Take a record of the changelog."""
         self._root.restore(key, value)
 
+    def approximate_num_entries(self) -> int:
+        """Rows below the cache; some of them may be too old to be shown."""
+        return self._root.count_rows()
+
     def entries(self) -> Rows:
         """The rows that the store shows, as bytes under their keys in the changelog, without the cache."""
         return self._root.find(None, None, 0, MAX_LONG, False)

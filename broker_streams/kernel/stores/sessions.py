@@ -61,6 +61,8 @@ class SessionRoot(SessionBytes, Protocol):
 
     cache_interval_ms: int
 
+    def count_rows(self) -> int: ...
+
     def restore(self, key: bytes, value: bytes | None) -> None: ...
 
 
@@ -91,6 +93,10 @@ class SegmentedSessions:
         if found is not None:
             self._stream_time_ms = found[0]
             self._segments.expire(self._stream_time_ms)
+
+    def count_rows(self) -> int:
+        """Rows in memory: some of them may be too old to be shown."""
+        return sum(each.estimate() for each in self._segments.all())
 
     def put(self, key: bytes, start_ms: int, end_ms: int, value: bytes | None) -> None:
         """A late session is counted and dropped; None deletes a row."""
@@ -189,6 +195,9 @@ class MemorySessions:
         self.cache_interval_ms = 1
         self._ends: list[int] = []
         self._ended: dict[int, _Ended] = {}
+
+    def count_rows(self) -> int:
+        return sum(len(starts) for ended in self._ended.values() for starts in ended.starts.values())
 
     def _expire(self) -> None:
         oldest_ms = self._stream_time_ms - self._retention_ms + 1

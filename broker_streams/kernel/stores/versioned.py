@@ -196,6 +196,9 @@ class Versions:
         """The keys that have a latest value."""
         return (key for key, _ in self._latest.items())
 
+    def count_latest(self) -> int:
+        return self._latest.estimate()
+
     def rows(self) -> Rows:
         """Latest values, then the segments in the order of time."""
         yield from self._latest.items()
@@ -272,6 +275,10 @@ class VersionedStore:
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers = NO_HEADERS) -> None:
         """Take a record of the changelog."""
         self._versions.put(key, value, timestamp)
+
+    def approximate_num_entries(self) -> int:
+        """Keys with a latest value."""
+        return self._versions.count_latest()
 
     def entries(self) -> Rows:
         """The rows as bytes: latest values, then the segments in the order of time."""

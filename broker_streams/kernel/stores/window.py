@@ -125,6 +125,10 @@ class WindowStore:
         if isinstance(layers, LoggedWindows):
             layers.sequence = max(layers.sequence, window_parts(key)[2])
 
+    def approximate_num_entries(self) -> int:
+        """Rows below the cache; some of them may be too old to be shown."""
+        return self._root.count_rows()
+
     def entries(self) -> Rows:
         """The rows that the store shows, as bytes under their keys in the changelog, without the cache."""
         return self._root.rows(None, None, 0, MAX_LONG, False)

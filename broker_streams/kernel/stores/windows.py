@@ -58,6 +58,8 @@ class WindowRoot(WindowBytes, Protocol):
 
     cache_interval_ms: int
 
+    def count_rows(self) -> int: ...
+
     def restore(self, key: bytes, value: bytes | None) -> None: ...
 
 
@@ -96,6 +98,10 @@ class SegmentedWindows:
         if found is not None:
             self._stream_time_ms, self._sequence = found
             self._segments.expire(self._stream_time_ms)
+
+    def count_rows(self) -> int:
+        """Rows in memory: some of them may be too old to be shown."""
+        return sum(each.estimate() for each in self._segments.all())
 
     def _oldest_ms(self) -> int:
         """The time of the oldest row that is shown; segments may hold older ones."""
@@ -211,6 +217,9 @@ class MemoryWindows:
         self.cache_interval_ms = 1
         self._times: list[int] = []
         self._maps: dict[int, OrderedMap] = {}
+
+    def count_rows(self) -> int:
+        return sum(map(len, self._maps.values()))
 
     def _expire(self) -> None:
         oldest_ms = self._stream_time_ms - self._retention_ms + 1
