@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from broker_cy.admin import AdminClient
 from broker_cy.client import options
 from broker_cy.client.program import version_text
+from broker_cy.metrics.topics import OWN_CLIENT
 from broker_streams.application import Application, ApplicationError, load
 from broker_streams.commands.context import (
     PROGRAM,
@@ -44,11 +46,14 @@ examples:
   broker-streams replay new.py --application-id orders-2    state of a changed application, from history
   broker-streams verify app.py              prove that each result was written exactly once
   broker-streams reset app.py --dry-run     what is deleted so that the application begins again
+  broker-streams status                     the applications of a cluster
+  broker-streams status APP                 its instances, tasks, lag and stores
+  broker-streams query APP STORE KEY        a row of a store, from the instance that has it
 """
 
 
 # Further commands: the module of the room `commands`, which is imported when its command is used.
-COMMANDS: Final = {"test": "test", "reset": "reset", "diff": "diff", "replay": "replay", "verify": "verify"}
+COMMANDS: Final = {name: name for name in ("status", "query", "test", "reset", "diff", "replay", "verify")}
 
 
 class _Commands(click.Group):
@@ -128,18 +133,33 @@ def run(
 async def _run(application: Application, *, as_json: bool) -> None:
     from broker_streams.hosts.embedded.host import EmbeddedHost
     from broker_streams.hosts.settings import HostSettings
+    from broker_streams.seen.instance import Instance
+    from broker_streams.seen.settings import SeenSettings
 
     settings = HostSettings.of(application.config)
+    seen = SeenSettings.of(application.config)
     client = client_of(application, settings.application_id)
     async with client:
         host = EmbeddedHost(client, application.topology, settings)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, host.stop)
-        ready = {"application": settings.application_id, "host": "embedded", "guarantee": settings.guarantee}
-        shown = json.dumps(ready) if as_json else f"{PROGRAM}: runs {settings.application_id} ({settings.guarantee})"
-        print(shown, flush=True)
-        await host.run()
+        ready: dict[str, str | None] = {
+            "application": settings.application_id,
+            "host": "embedded",
+            "guarantee": settings.guarantee,
+        }
+
+        def connect_for_events() -> AdminClient:
+            return client_of(application, OWN_CLIENT)
+
+        events = connect_for_events if seen.writes_events else None
+        async with Instance(host, seen, events=events) as instance:
+            ready["url"] = instance.url or None
+            place = f", pages at {instance.url}" if instance.url else ""
+            text = f"{PROGRAM}: runs {settings.application_id} ({settings.guarantee}){place}"
+            print(json.dumps(ready) if as_json else text, flush=True)
+            await host.run()
 
 
 @command.command()

@@ -46,6 +46,7 @@ from broker_cy.metrics.events import (
     ShareRecordsChanged,
     Stamped,
     StaticReplacement,
+    StreamsInstanceChanged,
     StreamsStatus,
     TopicCreated,
     TopicDeleted,
@@ -148,6 +149,10 @@ def line_of(event: Event) -> str:
             subject = f" {event.subject}" if event.subject else ""
             reason = f": {event.reason}" if event.reason else ""
             return clean(f"{event.change.replace('_', ' ')}{subject}{reason}")
+        case StreamsInstanceChanged():
+            task = f" task {event.task}" if event.task else ""
+            reason = f": {event.reason}" if event.reason else ""
+            return clean(f"instance {event.endpoint or event.instance} {event.change}{task}{reason}")
         case BrokerStarted():
             cut = f", {size(event.truncated_bytes)} truncated" if event.truncated_bytes else ""
             how = "after a clean shutdown" if event.clean else "after a crash"

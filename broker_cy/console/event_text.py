@@ -31,6 +31,7 @@ from broker_cy.metrics.events import (
     ScramUsersChanged,
     ShareRecordsChanged,
     Stamped,
+    StreamsInstanceChanged,
     TopicDeleted,
     TransactionTimedOut,
 )
@@ -108,6 +109,8 @@ def tone_of(event: Event) -> Tone:
         case CopyFlowChanged():
             good = event.change in ("started", "problem_ended")
             return Tone.GOOD if good else Tone.BAD if event.change == "failed" else Tone.WARN
+        case StreamsInstanceChanged():
+            return {"running": Tone.GOOD, "failed": Tone.BAD}.get(event.change, Tone.PLAIN)
         case MirrorFailed():
             return Tone.BAD
         case MirrorTruncated():

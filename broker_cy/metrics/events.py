@@ -389,6 +389,27 @@ class CopyFlowChanged(Event):
 
 
 @dataclass(slots=True)
+class StreamsInstanceChanged(Event):
+    """An instance of a stream processing application of broker-streams changed; the instance writes the event, not a
+    broker. `change` is started, rebalancing (tasks come or go), running, stopped, failed (`reason` is the error, with
+    the task and the record), or restored (the stores of `task` were read from their changelogs; `reason` is the number
+    of records). `instance` is its process id, and `endpoint` its application.server.
+    """
+
+    TYPE: ClassVar[str] = "streams_instance_changed"
+    group: str = ""
+    instance: str = ""
+    endpoint: str = ""
+    change: str = ""
+    task: str = ""
+    reason: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.group
+
+
+@dataclass(slots=True)
 class BrokerStarted(Event):
     """The broker started. `clean` is true after a clean shutdown. `truncated_bytes` is the size of the incomplete or
     damaged ends that were truncated from logs; `truncated` lists it by partition.
@@ -903,6 +924,7 @@ EVENTS: dict[str, type[Event]] = {
         ShareRecordsChanged,
         ConfigChanged,
         CopyFlowChanged,
+        StreamsInstanceChanged,
         BrokerStarted,
         BrokerStopped,
         BrokerFenced,

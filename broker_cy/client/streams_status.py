@@ -1,0 +1,176 @@
+"""The state of an instance of a stream processing application: what its page /status reports, and how a client asks.
+
+The page is JSON of the classes below. Fields that this code does not know are skipped; those that an older instance
+does not report have their defaults.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, field, fields
+from typing import Any, Final, TypeVar
+
+from broker_cy.client.address import Address
+from broker_cy.client.errors import ClientError, Failure, network_reason
+from broker_cy.client.http_exchange import HttpAnswer, Unanswered, exchange
+from broker_cy.core.classes import dataclass
+
+ANSWER_BYTES_MAX: Final = 64 << 20
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class InputState:
+    """A partition that a task reads. `committed` is the next offset of the last commit, `position` that of the last
+    read; `lag` counts records of the partition that were not processed, None while that is not known.
+    """
+
+    topic: str
+    partition: int
+    position: int | None = None
+    committed: int | None = None
+    lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """A store of a task. `rows` is None for kinds that do not count them."""
+
+    name: str
+    kind: str
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """A task in one process. `role` is active, standby or warmup; `state` is restoring or running. `restored` records
+    of changelogs were read since the task came here, and `remaining` are to be read. Times are since 1970; the stream
+    time is None before the first record. Nodes have the number of records that each processor took; they are counted
+    with metrics.recording.level=DEBUG. `state_bytes` is the size of the file with the rows of its stores, None if all
+    of them are in memory.
+    """
+
+    task: str
+    role: str
+    state: str
+    records: int = 0
+    records_per_s: float = 0.0
+    buffered: int = 0
+    dropped: int = 0
+    stream_time_ms: int | None = None
+    restored: int = 0
+    remaining: int = 0
+    inputs: tuple[InputState, ...] = ()
+    stores: tuple[StoreState, ...] = ()
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    state_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficState:
+    """Records and bytes of a topic since the begin of the process, and in a second."""
+
+    topic: str
+    records: int
+    size_bytes: int = 0
+    records_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceState:
+    """An instance. `state` is one of KafkaStreams.State, `host` is embedded or spark. `waits` are the reasons for which
+    the group has no tasks for it; `error` is what ended it. `commit_ms` is the average of the last seconds. `nodes` are
+    rates of processors in a second (metrics.recording.level=DEBUG). `progress` are figures of a host of another kind,
+    such as the last batch of Spark.
+    """
+
+    application: str
+    state: str
+    version: str = ""
+    host: str = "embedded"
+    guarantee: str = ""
+    member: str = ""
+    process: str = ""
+    endpoint: str = ""
+    since_ms: int = 0
+    begin_ms: int = 0
+    error: str = ""
+    waits: tuple[str, ...] = ()
+    records: int = 0
+    records_per_s: float = 0.0
+    commits: int = 0
+    commits_per_s: float = 0.0
+    commit_ms: float | None = None
+    tasks: tuple[TaskState, ...] = ()
+    consumed: tuple[TrafficState, ...] = ()
+    produced: tuple[TrafficState, ...] = ()
+    nodes: Mapping[str, float] = field(default_factory=dict)
+    progress: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self), ensure_ascii=False).encode()
+
+
+def state_of(found: Any) -> InstanceState:
+    """The state of a JSON value (to_json). Raises KeyError, TypeError or ValueError if it is none."""
+    tasks = tuple(
+        _built(
+            TaskState,
+            {
+                **each,
+                "inputs": tuple(_built(InputState, part) for part in each.get("inputs", ())),
+                "stores": tuple(_built(StoreState, store) for store in each.get("stores", ())),
+            },
+        )
+        for each in found.get("tasks", ())
+    )
+    traffic = {
+        name: tuple(_built(TrafficState, each) for each in found.get(name, ())) for name in ("consumed", "produced")
+    }
+    return _built(InstanceState, {**found, **traffic, "tasks": tasks, "waits": tuple(found.get("waits", ()))})
+
+
+def _built(kind: type[_T], values: Mapping[str, Any]) -> _T:
+    known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in values.items() if name in known})
+
+
+async def ask(address: Address, timeout_s: float) -> InstanceState:
+    """The state of the instance at an address. Raises ClientError."""
+    found = await ask_json(address, "/status", timeout_s)
+    try:
+        return state_of(found)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ClientError(Failure.MALFORMED, f"{address} does not answer as an instance of an application") from None
+
+
+async def ask_json(address: Address, target: str, timeout_s: float, *, headers: Sequence[tuple[str, str]] = ()) -> Any:
+    """The JSON of a page of an instance. Raises ClientError: also with the text of an answer that is no success."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            answer = await exchange(address, "GET", target, headers=headers, answer_bytes_max=ANSWER_BYTES_MAX)
+        if answer.status != 200:
+            raise ClientError(Failure.REFUSED, _reason(answer), what=str(address))
+        return json.loads(answer.body)
+    except TimeoutError:
+        raise ClientError(Failure.TIMED_OUT, f"no answer within {timeout_s:g} s", what=str(address)) from None
+    except OSError as error:
+        raise ClientError(Failure.UNREACHABLE, network_reason(error), what=str(address)) from None
+    except Unanswered as error:
+        raise ClientError(Failure.UNREACHABLE, str(error), what=str(address)) from None
+    except ValueError:
+        raise ClientError(Failure.MALFORMED, f"{address} does not answer as an instance of an application") from None
+
+
+def _reason(answer: HttpAnswer) -> str:
+    """The text of an error: the field `message` of its JSON, or its body."""
+    text = answer.body[:500].decode(errors="replace").strip()
+    try:
+        found = json.loads(answer.body)
+        text = str(found["message"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    return f"{text} (HTTP status {answer.status})" if text else f"HTTP status {answer.status}"

@@ -1,0 +1,1 @@
+"""The view of a running instance from outside: its state, metrics and events, its pages over HTTP, and its stores."""

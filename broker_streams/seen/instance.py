@@ -1,0 +1,75 @@
+"""The surroundings of a host that runs: looks once a second, pages over HTTP, and events.
+
+host = EmbeddedHost(client, topology, HostSettings.of(config))
+async with Instance(host, SeenSettings.of(config), events=connect) as instance:
+    await host.run()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.event_writer import EventWriter
+from broker_streams.hosts.embedded.host import EmbeddedHost
+from broker_streams.seen.journal import Journal
+from broker_streams.seen.pages import InstancePages
+from broker_streams.seen.settings import SeenSettings
+from broker_streams.seen.watch import Watch
+
+EVENTS_S: Final = 2.0
+"""How often events are written, and how long writing the last ones may take."""
+
+
+class Instance:
+    """`events` makes the client that writes events into the cluster (with OWN_CLIENT); None: none are written. `url` is
+    that of the pages, empty without a listener.
+    """
+
+    def __init__(
+        self, host: EmbeddedHost, settings: SeenSettings, *, events: Callable[[], AdminClient] | None = None
+    ) -> None:
+        self.watch = Watch(host)
+        self.url = ""
+        self._settings = settings
+        self._pages: InstancePages | None = None
+        self._journal = Journal(self.watch)
+        name = f"application {host.settings.application_id}"
+        self._writer = None if events is None else EventWriter(events, name)
+        self._running: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Instance:
+        """Raises ClientError: the address of the pages cannot be bound."""
+        if self._settings.listener is not None:
+            self._pages = InstancePages(self.watch, self._settings)
+            await self._pages.__aenter__()
+            self.url = self._pages.url
+        self._running.append(asyncio.create_task(self.watch.run()))
+        if self._writer is not None:
+            self._running.append(asyncio.create_task(self._write(self._writer)))
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for each in self._running:
+            each.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        if self._pages is not None:
+            await self._pages.__aexit__()
+        if self._writer is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(EVENTS_S):
+                    await self._writer.write(self._journal.take(), _now_ms())
+            await self._writer.close()
+
+    async def _write(self, writer: EventWriter) -> None:
+        while True:
+            await asyncio.sleep(EVENTS_S)
+            await writer.write(self._journal.take(), _now_ms())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

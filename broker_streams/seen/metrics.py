@@ -1,0 +1,180 @@
+"""The metrics of an instance in the text format of Prometheus, under the names that Kafka Streams' metrics have there:
+those of Prometheus' exporter for JMX. So kafka.streams:type=stream-thread-metrics, attribute process-rate, is
+kafka_streams_stream_thread_metrics_process_rate.
+
+docs/streams.md has the table; a test keeps it up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from broker_cy.metrics.definitions import Metric
+from broker_cy.metrics.exposition import Page
+from broker_streams.hosts.embedded.tasks import Running
+from broker_streams.hosts.measures import State
+from broker_streams.seen.rates import RATE_S
+from broker_streams.seen.watch import Watch, is_up, rows_of, text_of, unprocessed
+
+PREFIX: Final = "kafka_streams_"
+CLIENT, THREAD, TASK = "stream_metrics", "stream_thread_metrics", "stream_task_metrics"
+NODE, STATE, CACHE = "stream_processor_node_metrics", "stream_state_metrics", "stream_record_cache_metrics"
+TOPIC, INPUT = "stream_topic_metrics", "stream_input_metrics"
+_LABELS: Final = {
+    CLIENT: ("client_id",),
+    THREAD: ("thread_id",),
+    TASK: ("thread_id", "task_id"),
+    NODE: ("thread_id", "task_id", "processor_node_id"),
+    STATE: ("thread_id", "task_id", "state_id"),
+    CACHE: ("thread_id", "task_id", "record_cache_id"),
+    TOPIC: ("thread_id", "topic_name"),
+    INPUT: ("thread_id", "task_id", "topic_name", "partition"),
+}
+_TIMED: Final = {
+    "process": "Records that were processed",
+    "punctuate": "Punctuations that were called",
+    "poll": "Chunks of records that were read",
+    "commit": "Commits",
+}
+STORE_CALLS: Final = ("get", "put", "put_if_absent", "put_all", "delete", "fetch", "remove", "flush")
+_SECONDS: Final = f"{RATE_S:g} s"
+
+
+def _metric(group: str, name: str, kind: Literal["counter", "gauge"], text: str) -> Metric:
+    return Metric(f"{PREFIX}{group}_{name}", kind, _LABELS[group], text)
+
+
+def _of_timed(group: str, name: str, text: str) -> Iterator[Metric]:
+    yield _metric(group, f"{name}_total", "counter", f"{text}.")
+    yield _metric(group, f"{name}_rate", "gauge", f"{text}, in a second, over {_SECONDS}.")
+    yield _metric(group, f"{name}_latency_avg", "gauge", f"The average time of one in ms, over {_SECONDS}.")
+    yield _metric(group, f"{name}_latency_max", "gauge", f"The longest time of one in ms, within {_SECONDS}.")
+
+
+def _of_count(group: str, name: str, text: str) -> Iterator[Metric]:
+    yield _metric(group, f"{name}_total", "counter", f"{text}.")
+    yield _metric(group, f"{name}_rate", "gauge", f"{text}, in a second, over {_SECONDS}.")
+
+
+_TABLE: Final = (
+    _metric(CLIENT, "client_state", "gauge", "The state: " + ", ".join(f"{n} {s.value}" for n, s in enumerate(State))),
+    _metric(CLIENT, "alive_stream_threads", "gauge", "1 while the instance runs: its event loop is its one thread."),
+    _metric(CLIENT, "failed_stream_threads", "counter", "1 after an error has ended the instance."),
+    *(each for name, text in _TIMED.items() for each in _of_timed(THREAD, name, text)),
+    _metric(THREAD, "poll_records_avg", "gauge", f"Records of a chunk, over {_SECONDS}."),
+    *_of_count(THREAD, "task_created", "Tasks that were made"),
+    *_of_count(THREAD, "task_closed", "Tasks that were given up"),
+    *_of_count(TASK, "dropped_records", "Records that were skipped: late, without a key, or refused by a handler"),
+    *_of_count(TASK, "restore", "Records of changelogs from which an active task was restored"),
+    _metric(TASK, "restore_remaining_records_total", "gauge", "Records that are to be restored."),
+    *_of_count(TASK, "update", "Records of changelogs that a standby or warm-up task has read"),
+    _metric(TASK, "active_buffer_count", "gauge", "Records that were read, and are not processed yet."),
+    *_of_timed(TASK, "process", "Records that the task has processed"),
+    *_of_timed(TASK, "punctuate", "Punctuations of the task"),
+    *_of_count(TASK, "enforced_processing", "Records that did not wait any longer for another input"),
+    _metric(TASK, "stream_time_ms", "gauge", "The stream time: the largest timestamp so far. Not of Kafka Streams."),
+    _metric(INPUT, "records_lag", "gauge", "Records of an input that are not processed: records-lag of its consumer."),
+    *_of_count(TOPIC, "records_consumed", "Records that were read from the topic"),
+    *_of_count(TOPIC, "bytes_consumed", "Bytes that were read from the topic, as they are stored"),
+    *_of_count(TOPIC, "records_produced", "Committed records for the topic"),
+    *_of_count(NODE, "process", "DEBUG: records that the processor took"),
+    _metric(STATE, "num_entries", "gauge", "Rows of the store: rocksdb.estimate-num-keys."),
+    *(
+        each
+        for call in STORE_CALLS
+        for each in _of_timed(STATE, call, f"DEBUG: calls of {call.replace('_', '-')} of the store")
+    ),
+    _metric(CACHE, "hit_ratio_avg", "gauge", f"DEBUG: the part of lookups that the cache answered, over {_SECONDS}."),
+)
+METRICS: Final = {metric.name: metric for metric in _TABLE}
+
+
+def metrics_page(watch: Watch) -> bytes:
+    """The page of a scrape."""
+    samples = _Samples(watch)
+    samples.take()
+    page = Page(METRICS)
+    for name in METRICS:
+        page.family(name)
+        for labels, value in samples.found.get(name, ()):
+            page.sample(name, value, *labels)
+    return page.encode()
+
+
+class _Samples:
+    """The values of all metrics, by name."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        host = watch.host
+        self._client = f"{host.settings.application_id}-{host.process_id}"
+        self._thread = f"{self._client}-StreamThread-1"
+        self.found: dict[str, list[tuple[tuple[str, ...], float]]] = {}
+
+    def _add(self, group: str, name: str, value: float | None, *labels: str) -> None:
+        if value is not None:
+            first = self._client if group == CLIENT else self._thread
+            self.found.setdefault(f"{PREFIX}{group}_{name}", []).append(((first, *labels), value))
+
+    def _add_count(self, group: str, name: str, count: str, total: float, *labels: str) -> None:
+        self._add(group, f"{name}_total", total, *labels)
+        self._add(group, f"{name}_rate", self._watch.rates.per_s(count), *labels)
+
+    def _add_timed(self, group: str, name: str, timed: str, total: int, *labels: str) -> None:
+        self._add_count(group, name, f"{timed}.count", total, *labels)
+        self._add(group, f"{name}_latency_avg", self._watch.average_ms(timed), *labels)
+        self._add(group, f"{name}_latency_max", self._watch.maxima.of(timed), *labels)
+
+    def take(self) -> None:
+        host, measures = self._watch.host, self._watch.host.measures
+        state = host.life.state
+        self._add(CLIENT, "client_state", list(State).index(state))
+        self._add(CLIENT, "alive_stream_threads", int(state in (State.REBALANCING, State.RUNNING)))
+        self._add(CLIENT, "failed_stream_threads", int(state is State.ERROR))
+        for name, timed in (
+            ("process", measures.processed),
+            ("punctuate", measures.punctuated),
+            ("poll", measures.polled),
+            ("commit", measures.committed),
+        ):
+            self._add_timed(THREAD, name, name, timed.count)
+        self._add(THREAD, "poll_records_avg", self._watch.rates.average("poll.records", "poll.count"))
+        self._add_count(THREAD, "task_created", "tasks.created", measures.tasks_created)
+        self._add_count(THREAD, "task_closed", "tasks.closed", measures.tasks_closed)
+        for direction, by_topic in (("consumed", measures.consumed), ("produced", measures.produced)):
+            for topic, traffic in by_topic.items():
+                self._add_count(TOPIC, f"records_{direction}", f"{direction}.records.{topic}", traffic.records, topic)
+                if direction == "consumed":
+                    self._add_count(TOPIC, "bytes_consumed", f"consumed.bytes.{topic}", traffic.size_bytes, topic)
+        for task_id, running in host.tasks.running.items():
+            self._task(text_of(task_id), running)
+
+    def _task(self, name: str, running: Running) -> None:
+        task, measures = running.task, running.measures
+        is_active = running.role.value == "active"
+        self._add_count(TASK, "restore" if is_active else "update", f"{name}.restored", running.restorer.restored, name)
+        if is_active:
+            remaining = 0 if is_up(running) else running.restorer.missing
+            self._add(TASK, "restore_remaining_records_total", remaining, name)
+        if running.is_active:
+            self._add_count(TASK, "dropped_records", f"{name}.dropped", task.state.dropped_records, name)
+            self._add(TASK, "active_buffer_count", task.waiting(), name)
+            self._add_timed(TASK, "process", f"{name}.process", measures.processed.count, name)
+            self._add_timed(TASK, "punctuate", f"{name}.punctuate", measures.punctuated.count, name)
+            self._add_count(TASK, "enforced_processing", f"{name}.enforced", task.enforced, name)
+            if task.state.stream_time_ms >= 0:
+                self._add(TASK, "stream_time_ms", task.state.stream_time_ms, name)
+            for key in running.inputs:
+                self._add(INPUT, "records_lag", unprocessed(running, key), name, key.topic, str(key.partition))
+            for node, count in (task.state.node_counts or {}).items():
+                self._add_count(NODE, "process", f"{name}.node.{node}", count, name, node)
+        for store, each in task.stores.items():
+            self._add(STATE, "num_entries", rows_of(each), name, store)
+        if running.store_measures is not None:
+            for store, calls in running.store_measures.calls.items():
+                for call, timed in calls.items():
+                    self._add_timed(STATE, call, f"{name}.{store}.{call}", timed.count, name, store)
+            for store in running.store_measures.caches:
+                ratio = self._watch.rates.average(f"{name}.hits.{store}", f"{name}.lookups.{store}")
+                self._add(CACHE, "hit_ratio_avg", ratio, name, store)
