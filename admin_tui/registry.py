@@ -43,6 +43,8 @@ SPECS = (
     Spec("schema", "versions of a subject, and their differences", "schema", "SchemaView", "subject"),
     Spec("mirrors", "flows of mirrors into the cluster", "mirrors", "MirrorsView", aliases=("mirroring", "links")),
     Spec("mirror", "partitions and problems of a flow; pause, resume, promote", "mirror", "MirrorView", "flow"),
+    Spec("streams", "stream processing applications", "streams", "StreamsView", aliases=("applications",)),
+    Spec("stream", "tasks and instances of an application", "stream", "StreamView", "group"),
     Spec("groups", "groups with their lag", "groups", "GroupsView"),
     Spec("group", "members, assignment and lag of a group", "group", "GroupView", "group"),
     Spec("rebalances", "rebalances of one group or of all", "rebalances", "RebalancesView", "group?"),

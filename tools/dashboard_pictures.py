@@ -24,7 +24,7 @@ from bench.launch.chromium import BrowserError, launched
 from bench.launch.nodes import free_ports
 from broker_cy.client.clusters import REGISTRY_VARIABLE
 from dashboard.pages.registry import PAGES
-from demo.topics import PACKAGES, SLOW
+from demo.topics import APPLICATION, PACKAGES, SLOW
 from tools.demo_schemas import SUBJECT, running_registry
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
@@ -42,6 +42,7 @@ QUERIES = {
     "group-settings": f"group={SLOW.group_id}",
     "broker": "broker=1",
     "broker-settings": "broker=1",
+    "stream": f"application={APPLICATION}",
     "schema": f"subject={SUBJECT}&version=3&against=2",
 }
 # Pages about features of several nodes. The first one is taken while replicas move.

@@ -41,8 +41,10 @@ from broker_cy.security.acls import Binding
 from broker_registry.serdes.tools import console_decoder_of
 
 if TYPE_CHECKING:
+    from broker_cy.admin.streams_applications import StreamsApplication
     from broker_cy.console.mirror_reading import MirrorReader
     from broker_cy.console.mirrors import MirrorFlows
+    from broker_cy.console.streams import ApplicationView, StreamsReader
 
 # The limit of topics with partitions out of sync whose remedies are requested; beyond it, only the first ones.
 SICK_TOPICS_MAX = 1_000
@@ -118,6 +120,7 @@ class Session:
         self._counts_of: tuple[TopicInfo, ...] | None = None
         self._counts: TopicCounts | None = None
         self._mirrors: MirrorReader | None = None
+        self._streams: StreamsReader | None = None
 
     def start(self) -> None:
         self.samples.start()
@@ -263,6 +266,21 @@ class Session:
                 lambda: self.groups().fresh(TOPICS_AGE_S),
             )
         return await self._mirrors.read()
+
+    def streams(self) -> Feed[tuple[StreamsApplication, ...]]:
+        """The stream processing applications of the cluster."""
+        return self._feeds.get("streams", lambda: self._streams_reader().all(), 5.0, 30.0)
+
+    def streams_application(self, name: str) -> Feed[ApplicationView]:
+        return self._feeds.get(("streams", name), lambda: self._streams_reader().one(name), 2.0, 30.0)
+
+    def _streams_reader(self) -> StreamsReader:
+        if self._streams is None:
+            # Imported here, because few sessions need it.
+            from broker_cy.console.streams import StreamsReader
+
+            self._streams = StreamsReader(self._quick)
+        return self._streams
 
     async def _partitions(self, topic: str) -> tuple[PartitionRow, ...]:
         return await partition_rows(self._quick, topic, self.entry.metrics_token_file, self._tls)

@@ -42,6 +42,7 @@ from broker_cy.metrics.events import (
 from broker_cy.metrics.sample import Api, Connection, QuotaUse, Sample, Times, Topic
 from tests.admin_tui.conftest import entry_of
 from tests.admin_tui.frozen_mirrors import FLOWS
+from tests.support.streams_application import APPLICATION, APPLICATIONS, view
 
 NOW_MS = 1_700_000_000_000
 ORDERS, PAYMENTS = "orders", "payments"
@@ -324,6 +325,8 @@ class FrozenFeeds(Feeds):
         "quotas": QUOTAS,
         "tokens": TOKENS,
         "mirrors": FLOWS,
+        "streams": APPLICATIONS,
+        ("streams", APPLICATION.name): view(),
     }
 
     def __init__(self, answers: Mapping[Hashable, Any] | None = None) -> None:

@@ -27,6 +27,7 @@ from tests.admin_tui.conftest import Terminal, entry_of
 from tests.admin_tui.frozen import NOW_MS, FrozenSession
 from tests.admin_tui.frozen_mirrors import FLOW
 from tests.admin_tui.frozen_schemas import SUBJECT, FrozenSchemas
+from tests.support.streams_application import NAME as APPLICATION
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 WRITE = os.environ.get("BROKER_TUI_SNAPSHOTS") == "write"
@@ -43,6 +44,8 @@ VIEWS = (
     "mirrors",
     f"mirror {FLOW}",
     "mirror paris",
+    "streams",
+    f"stream {APPLICATION}",
     "groups",
     "group billing",
     "rebalances",

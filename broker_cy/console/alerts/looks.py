@@ -9,6 +9,7 @@ from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.lag import Status
 from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import PartitionInfo
+from broker_cy.admin.streams_applications import ERROR, NOT_READY
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.turns import Turns
 from broker_cy.console.alerts.rules import Rule
@@ -27,6 +28,7 @@ GROUPS_AGE_MAX_S: Final = 15.0
 DISKS_AGE_MAX_S: Final = 30.0
 HANGING_AGE_MAX_S: Final = 60.0
 MIRRORS_AGE_MAX_S: Final = 15.0
+STREAMS_AGE_MAX_S: Final = 15.0
 
 
 class Broken(NamedTuple):
@@ -275,6 +277,17 @@ def _note_look(kind: str) -> Look:
     return look
 
 
+async def _streams_failed(session: Session, rule: Rule) -> list[Broken]:
+    """Return applications whose instances failed, or whose topics do not fit. The pages say why: reasons name topics,
+    which not all who see the group may see.
+    """
+    found = []
+    for each in await session.streams().fresh(STREAMS_AGE_MAX_S):
+        if each.state in (ERROR, NOT_READY) and rule.is_about(each.name):
+            found.append(Broken(each.name, f"application {each.name} does not run: {each.state}"))
+    return found
+
+
 LOOKS: Final[dict[str, Look]] = {
     "offline_partition": _offline,
     "under_replicated_partition": _under_replicated,
@@ -291,4 +304,5 @@ LOOKS: Final[dict[str, Look]] = {
     "mirror_lag": _mirror_lag,
     "mirror_problem": _note_look(PROBLEM),
     "mirror_circle": _note_look(CIRCLE),
+    "streams_failed": _streams_failed,
 }

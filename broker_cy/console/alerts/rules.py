@@ -64,6 +64,7 @@ KINDS: Final[Mapping[str, Mapping[str, Parse]]] = {
     "mirror_lag": {**_FLOWS, "records": _COUNT, "seconds": _NUMBER},
     "mirror_problem": _FLOWS,
     "mirror_circle": _FLOWS,
+    "streams_failed": _GROUPS,
 }
 # A rule of these kinds needs at least one of the keys.
 _NEEDED: Final = {
@@ -116,6 +117,7 @@ BUILT_IN: Final = (
     Rule("mirrors behind", "mirror_lag", for_s=60, seconds=300),
     Rule("mirror problems", "mirror_problem", for_s=60),
     Rule("mirrors in a circle", "mirror_circle", for_s=30),
+    Rule("failed applications", "streams_failed", for_s=30),
 )
 
 

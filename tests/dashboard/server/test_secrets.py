@@ -42,7 +42,14 @@ needs.require(needs.tls)
 WRONG = "a-wrong-password-4711"
 # Passwords of clients, of the broker, and of the dashboard.
 SECRETS = (ADMIN_PASSWORD, WRONG, STORE_PASSWORD, PASSWORD, TOKEN_KEY, USERS_PASSWORD)
-SUBJECTS = {"topic": "orders", "group": "billing", "broker": "1", "setting": "retention.ms", "flow": "A->B"}
+SUBJECTS = {
+    "topic": "orders",
+    "group": "billing",
+    "broker": "1",
+    "setting": "retention.ms",
+    "flow": "A->B",
+    "application": "billing",
+}
 
 
 @pytest.fixture(scope="module")
