@@ -60,13 +60,13 @@ class TransactionalBatches(TransactionalProducer):
         )
         self.transactional_id: str | None = transactional_id
 
-    async def initialize(self) -> Identity:
-        """Get a producer id, which ends the transactions of former owners."""
-        self._core.restart()
-        await self._carry_out(self._core.initialize(), self._caller.deadline())
+    # Callers of these two want to know the producer.
+
+    async def initialize(self, *, continues: bool = False) -> Identity:  # type: ignore[override]
+        await super().initialize(continues=continues)
         return self._core.identity
 
-    async def begin(self) -> Identity:  # type: ignore[override]  # its callers want to know the producer
+    async def begin(self) -> Identity:  # type: ignore[override]
         await super().begin()
         return self._core.identity
 
