@@ -31,9 +31,11 @@ from broker_streams.commands.context import (
 from broker_streams.commands.verify import FIRST, check_fields, print_check
 from broker_streams.hosts.seeding import ChangeRecord, Seed
 from broker_streams.hosts.settings import HostSettings
-from broker_streams.offline.checking import Check, Wanted, check
+from broker_streams.offline.checking import Check, Wanted, check, repartition_partitions
+from broker_streams.offline.cut import committed_offsets, consistent_cut, waiting_records
 from broker_streams.offline.inputs import COMMITTED, EARLIEST, POINT_HELP, counts_of, feed, point
 from broker_streams.offline.runner import Result, Runner
+from broker_streams.plan.topology import Source
 from broker_streams.testing.case_run import Serdes
 
 EPILOG: Final = """\b
@@ -42,6 +44,8 @@ examples:
   broker-streams replay new.py --application-id orders-2               give it its state, and the offsets to go on from
   broker-streams run new.py -X application.id=orders-2                 go on live, exactly there
 """
+# Between two looks at repartition topics.
+_PAUSE_S: Final = 0.2
 
 
 @dataclass
@@ -76,6 +80,12 @@ class Replayed:
     metavar="POINT",
     help="Where it goes on live: what the old version has committed, or as --from, without an old version.",
 )
+@click.option(
+    "--drain",
+    metavar="OLD.py",
+    type=click.Path(path_type=Path),
+    help="The file of the old version: let it process first what is left in its repartition topics, and nothing else.",
+)
 @click.option("--dry-run", is_flag=True, help="Only compare its results with those of the old version.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
@@ -92,7 +102,8 @@ class Replayed:
 @click.pass_context
 def replay_command(
     context: click.Context, /, file: Path, application_id: str, old_id: str | None, begin: str, end: str,
-    dry_run: bool, yes: bool, first: int, changed: tuple[str, ...], bootstrap: str | None, as_json: bool,
+    drain: Path | None, dry_run: bool, yes: bool, first: int, changed: tuple[str, ...], bootstrap: str | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run a changed application over history, up to the offsets at which the old version stopped.
 
@@ -112,8 +123,13 @@ def replay_command(
             raise ClientError(Failure.INVALID, reason)
         if end != COMMITTED and dry_run:
             raise ClientError(Failure.INVALID, "--dry-run compares with an old version, which --until is without")
+        if drain is not None and (end != COMMITTED or dry_run):
+            raise ClientError(Failure.INVALID, "--drain is for a takeover: leave out --until and --dry-run")
         if not dry_run:
             confirm(f"Create the state of {application_id} from history?", yes=yes, as_json=as_json)
+        if drain is not None:
+            before = load(drain, {**changes(changed, bootstrap), "application.id": old})
+            asyncio.run(_drain(before, old))
         new = application._replace(config={**application.config, "application.id": application_id})
         found = asyncio.run(_replay(new, old, (begin, end), first, dry_run=dry_run))
         serdes = Serdes(application.topology, new.config, {})
@@ -143,6 +159,9 @@ async def _replay(new: Application, old_id: str, span: tuple[str, str], first: i
             return Replayed(settings.application_id, old_id, await check(client, runner, isolation, wanted))
         if end == COMMITTED:
             await _require_stopped(client, old_id)
+            # Before anything is written: the offsets at which the old version stopped are whole.
+            existing = {each.name: len(each.partitions) for each in await client.topics.list_all()}
+            await consistent_cut(client, old_id, [], await repartition_partitions(client, old_id, existing))
         seed = await _seed(client, runner, settings)
 
         async def take(made: list[Result]) -> None:
@@ -166,6 +185,31 @@ async def _replay(new: Application, old_id: str, span: tuple[str, str], first: i
         await seed.finish({key: found.until.get(key, 0) for key in texts}, texts)
         runner.close()
         return Replayed(settings.application_id, old_id, found, seed.topics, seed.written)
+
+
+async def _drain(old: Application, old_id: str) -> None:
+    """Run the old version on its repartition topics only, until no record waits there. Raises ClientError,
+    StreamsError.
+    """
+    from broker_streams.hosts.embedded.host import EmbeddedHost
+
+    settings, topology = HostSettings.of(old.config), old.topology
+    internal = [topology.decorated(each.name, old_id) for each in topology.repartition_topics]
+    async with client_of(old, old_id) as client:
+        await _require_stopped(client, old_id)
+        keys = [key for topic in internal for key in await client.records.partitions(topic)]
+        host = EmbeddedHost(client, topology, settings)
+        sources = (node for node in topology.nodes if isinstance(node, Source))
+        host.tasks.paused = frozenset(topic for node in sources for topic in node.topics) - frozenset(internal)
+        running = asyncio.create_task(host.run())
+        try:
+            while not running.done() and await waiting_records(client, keys, await committed_offsets(client, old_id)):
+                await asyncio.sleep(_PAUSE_S)
+            host.stop()
+            await running
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
 
 async def _seed(client: AdminClient, runner: Runner, settings: HostSettings) -> Seed:

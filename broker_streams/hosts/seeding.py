@@ -1,12 +1,13 @@
 """Gives a new application the state that it would have after its history: changelogs, and offsets to go on from.
 
     seed = Seed(client, topology, settings)
-    await seed.create_topics(tasks)          refused if the application has any of them
+    await seed.require_new()
+    await seed.create_topics(tasks, repartition)
     await seed.take(changes)                 in transactions of some thousand records
     await seed.finish(offsets, texts)        the last transaction, with the offsets of all inputs
 
-Without the offsets, the application begins at auto.offset.reset: a seed that was interrupted leaves nothing that looks
-whole. `broker-streams reset` deletes its topics.
+A seed that was interrupted leaves topics, and no offsets: another one deletes them. Until then, do not start the
+application.
 """
 
 from __future__ import annotations
@@ -53,15 +54,21 @@ class Seed:
         self.written = 0
 
     async def require_new(self) -> None:
-        """Raises ClientError: the application has committed offsets or internal topics."""
-        settings = self._settings
-        committed = (await self._client.positions.fetch([settings.application_id])).whole()[settings.application_id]
+        """Delete what an interrupted seed has left. Raises ClientError: the application has members or committed
+        offsets.
+        """
+        name = self._settings.application_id
+        committed = (await self._client.positions.fetch([name])).whole()[name]
+        group = (await self._client.groups.describe([name])).found.get(name)
+        if committed or (group is not None and group.members):
+            has = f"a committed offset of {min(committed)}" if committed else "members"
+            raise ClientError(
+                Failure.INVALID, f"it has {has}: choose another --application-id", what=f"application {name}"
+            )
         existing = {each.name for each in await self._client.topics.list_all()}
-        mine = sorted(existing & {each.name for each in self._wanted({}, {})})
-        if committed or mine:
-            has = f"the topic {mine[0]}" if mine else f"a committed offset of {min(committed)}"
-            reason = f"it has {has}: reset it, or choose another --application-id"
-            raise ClientError(Failure.INVALID, reason, what=f"application {settings.application_id}")
+        left = sorted(existing & {each.name for each in self._wanted({}, {})})
+        if left:
+            (await self._client.topics.delete(left)).whole()
 
     def _wanted(self, tasks: Mapping[int, int], repartition: Mapping[str, int]) -> Iterable[NewTopic]:
         settings = self._settings

@@ -41,11 +41,11 @@ async def consistent_cut(
     try:
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                before = await _committed(client, group_id)
+                before = await committed_offsets(client, group_id)
                 stable = (await client.offsets.latest(keys, isolation=Isolation.READ_COMMITTED)).whole()
                 ends = (await client.offsets.latest(keys)).whole()
-                if stable == ends and await _committed(client, group_id) == before:
-                    waiting = await _waiting(client, internal, before)
+                if stable == ends and await committed_offsets(client, group_id) == before:
+                    waiting = await waiting_records(client, internal, before)
                     if not waiting:
                         return Cut(before, dict(ends))
                 await asyncio.sleep(_PAUSE_S)
@@ -57,8 +57,10 @@ async def consistent_cut(
         raise ClientError(Failure.REFUSED, reason, what=f"application {group_id}") from None
 
 
-async def _waiting(client: AdminClient, keys: list[TopicPartition], committed: Mapping[TopicPartition, int]) -> int:
-    """The records of repartition topics behind the committed offsets; markers of transactions are none."""
+async def waiting_records(
+    client: AdminClient, keys: list[TopicPartition], committed: Mapping[TopicPartition, int]
+) -> int:
+    """The records of repartition topics behind the committed offsets; markers of transactions do not count."""
     if not keys:
         return 0
     spans = await client.records.spans(keys, Start.earliest(), isolation=Isolation.READ_COMMITTED)
@@ -70,7 +72,7 @@ async def _waiting(client: AdminClient, keys: list[TopicPartition], committed: M
     return count
 
 
-async def _committed(client: AdminClient, group_id: str) -> dict[TopicPartition, int]:
+async def committed_offsets(client: AdminClient, group_id: str) -> dict[TopicPartition, int]:
     found = (await client.group_offsets.fetch([group_id], stable=True)).whole()[group_id]
     if not found:
         raise ClientError(Failure.INVALID, "it has committed nothing", what=f"application {group_id}")

@@ -92,6 +92,8 @@ class Tasks:
         self._parts = {str(part.number): part for part in topology.subtopologies()}
         self._starts = Starts(client, topology, settings)
         self.running: dict[TaskId, Running] = {}
+        # Topics that are not read: their records stay for another run, and no task waits for them.
+        self.paused: frozenset[str] = frozenset()
         self._writing: asyncio.Task[None] | None = None
 
     def make(self, task_id: TaskId, role: Role) -> Running:
@@ -165,7 +167,7 @@ class Tasks:
         await restorer.catch_up(upto, to_the_end=True)
         now_ms = self._now_ms()
         positions, spans = await self._starts.positions(of.inputs, group, now_ms)
-        lags = {key: max(0, spans[key].end - at) for key, at in positions.items()}
+        lags = {key: 0 if key.topic in self.paused else max(0, spans[key].end - at) for key, at in positions.items()}
         return Restored(group, committed, positions, lags)
 
     @property
@@ -265,7 +267,9 @@ class Tasks:
         return found is not None and found.is_active
 
     def positions(self) -> dict[TopicPartition, int]:
-        return {key: at for each in self.active for key, at in (each.positions or {}).items()}
+        """The next offset to read of each input that is read."""
+        found = ((key, at) for each in self.active for key, at in (each.positions or {}).items())
+        return {key: at for key, at in found if key.topic not in self.paused}
 
     def close(self, task_id: TaskId, *, sync: bool = False) -> None:
         """Forget a task. An error of a processor's `close` does not matter any more. `sync`: its state on disk outlives

@@ -77,12 +77,14 @@ class Cluster:
 
         asyncio.run(job())
 
-    def write(self, topic: str, *values: str) -> None:
-        """Write records with other keys and with times from 0 ms on."""
+    def write(self, topic: str, *values: str, keys: Sequence[str] | None = None) -> None:
+        """Write records with times from 0 ms on; without `keys` each has another one."""
 
         async def job() -> None:
             async with self.client() as client:
-                made = [Record(timestamp=at, key=b"k%d" % at, value=each.encode()) for at, each in enumerate(values)]
+                names = keys or [f"k{at}" for at in range(len(values))]
+                pairs = zip(names, values, strict=True)
+                made = [Record(timestamp=at, key=a.encode(), value=b.encode()) for at, (a, b) in enumerate(pairs)]
                 await client.records.producer().send(topic, made)
 
         asyncio.run(job())
