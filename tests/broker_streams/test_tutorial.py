@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -42,6 +44,27 @@ def test_the_tutorial_runs() -> None:
     assert names["ended"] == [("ann", 2)]
     exec(compile(TABLES, str(PAGE), "exec"), names)
     assert names["totals"] == [("ann", 3), ("bob", 4)]
+
+
+def test_the_file_of_tests_passes(application: Path) -> None:
+    """If this fails, a user who copies the example of the page sees a test that fails."""
+    (text,) = re.findall(r"```yaml\n(tests:.*?)```", PAGE.read_text(), re.DOTALL)
+    application.with_name("orders.test.yaml").write_text(text)
+    shown = CliRunner().invoke(command, ["test", str(application)])
+    assert (shown.exit_code, shown.output.splitlines()[-1]) == (0, "1 of 1 test passed"), shown.output
+
+
+def test_the_commands_and_options_of_the_page_exist() -> None:
+    """If this fails, the page shows an option that a command refuses."""
+    lines = re.findall(r"^    broker-streams (.*)$", PAGE.read_text(), re.MULTILINE)
+    assert len(lines) > 10
+    with click.Context(command) as context:
+        for name, *words in (shlex.split(line, comments=True) for line in lines):
+            found = command.get_command(context, name)
+            assert found is not None, name
+            known = {option for each in found.params for option in (*each.opts, *each.secondary_opts)}
+            unknown = [word for word in words if word.startswith("-") and word not in known and not word[1:2].isdigit()]
+            assert unknown == [], (name, words)
 
 
 @pytest.mark.full
