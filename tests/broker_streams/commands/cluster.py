@@ -77,14 +77,16 @@ class Cluster:
 
         asyncio.run(job())
 
-    def write(self, topic: str, *values: str, keys: Sequence[str] | None = None) -> None:
-        """Write records with times from 0 ms on; without `keys` each has another one."""
+    def write(self, topic: str, *values: str, keys: Sequence[str] | None = None, first_ms: int = 0) -> None:
+        """Write records with times from `first_ms` on; without `keys` each has another one."""
 
         async def job() -> None:
             async with self.client() as client:
                 names = keys or [f"k{at}" for at in range(len(values))]
                 pairs = zip(names, values, strict=True)
-                made = [Record(timestamp=at, key=a.encode(), value=b.encode()) for at, (a, b) in enumerate(pairs)]
+                made = [
+                    Record(timestamp=at, key=a.encode(), value=b.encode()) for at, (a, b) in enumerate(pairs, first_ms)
+                ]
                 await client.records.producer().send(topic, made)
 
         asyncio.run(job())

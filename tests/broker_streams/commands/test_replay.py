@@ -8,12 +8,35 @@ from pathlib import Path
 
 import pytest
 
+from broker_streams import LONG, TopologyTestDriver
+from broker_streams.application import load
 from broker_streams.offline import cut
 from tests.broker_streams.commands.cluster import COUNTS, Cluster, committed, invoke, until
 from tests.support.kafka_peer import KafkaPeer
 
 VALUES = ("a", "b", "a", "c", "a")
 EXPECTED = [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("c", 1)]
+# Windows that are passed on when they close, at one record and after some.
+WINDOWS = """\
+from broker_streams import LONG, STRING, EmitStrategy, SessionWindows, StreamsBuilder, Suppressed, TimeWindows
+
+builder = StreamsBuilder()
+records = builder.stream("{inputs}", key=STRING, value=STRING)
+closed = records.group_by_key().windowed_by(TimeWindows.of(5).grace(2)).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+buffered = records.group_by_key().windowed_by(TimeWindows.of(4).grace(1)).count()
+counts = [("closed", closed.count()), ("buffered", buffered.suppress(Suppressed.until_window_closes()))]
+for name, table in counts:
+    named = table.to_stream().map(lambda window, count, name=name: (f"{{name}}-{{window.window.start_ms}}", count))
+    named.to("{outputs}", key=STRING, value=LONG)
+config = {{
+    "application.id": "{name}",
+    "bootstrap.servers": "{bootstrap}",
+    "default.key.serde": STRING,
+    "default.value.serde": STRING,
+    # Results that became final are passed on at once, as in the test driver.
+    "__emit.interval.ms.kstreams.windowed.aggregation__": 0,
+}}
+"""
 # c counts as a.
 CHANGED = COUNTS.replace("lambda key, value: value", "lambda key, value: 'a' if value == 'c' else value")
 
@@ -86,6 +109,31 @@ def test_live_from_a_point_without_an_old_version(cluster: Cluster, tmp_path: Pa
     assert json.loads(done.output)["processed"] == len(VALUES)
     cluster.write(f"{name}-in", "a", "b")
     cluster.run(path, [("a", 4), ("b", 2)], application_id=f"{name}-2")
+
+
+@pytest.mark.parametrize("until", [3, 10, 11])
+def test_windows_go_on_where_history_ends(cluster: Cluster, tmp_path: Path, until: int) -> None:
+    """If this fails, the new version forgets stream time or what waits, and passes windows on twice or never."""
+    name, total = f"windows-{until}", 25
+    cluster.create(f"{name}-in", f"{name}-out")
+    path = cluster.application(tmp_path, name, WINDOWS)
+    # All in one partition, so the test driver has the same order.
+    cluster.write(f"{name}-in", *"x" * until, keys="k" * until)
+    done = invoke("replay", path, "--application-id", f"{name}-2", "--until", "latest", "--yes")
+    assert done.exit_code == 0, done.output
+    cluster.write(f"{name}-in", *"x" * (total - until), keys="k" * (total - until), first_ms=until)
+
+    application = load(path)
+    with TopologyTestDriver(application.topology, application.config) as driver:
+        records = driver.create_input_topic(f"{name}-in")
+        results = driver.create_output_topic(f"{name}-out", value=LONG)
+        for at in range(total):
+            if at == until:
+                results.read_records()
+            records.pipe_input("k", "x", at)
+        expected = sorted(results.read_key_values())
+    assert {key.partition("-")[0] for key, _ in expected} == {"closed", "buffered"}
+    cluster.run(path, expected, application_id=f"{name}-2")
 
 
 def test_the_old_version_finishes_its_repartition_topics_first(
