@@ -1,6 +1,8 @@
 """The application of the demo: how often packages of each section were updated in each minute.
 
-python -m broker_streams run demo/application.py --bootstrap 127.0.0.1:9092
+Without the demo:
+
+    python -m broker_streams run demo/application.py --bootstrap 127.0.0.1:9092
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ ROLES = (
     "dashboard",
     "registry",
     "mirror",
+    "streams",
     "analytics",
     "load_worker",
     "monitoring",

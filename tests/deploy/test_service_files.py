@@ -20,7 +20,9 @@ import yaml
 from broker_cy.client.clusters import load_clusters
 from broker_cy.client.errors import ClientError
 from broker_cy.client.quantities import parse_time
+from broker_cy.client.security import login_of
 from broker_cy.commands.alerts import command as alerts
+from broker_cy.core.properties import read_properties_file
 from broker_cy.metrics import definitions
 from broker_mirror.cli import command as mirror
 from broker_mirror.config import load_config as load_mirror
@@ -29,6 +31,8 @@ from broker_mirror.merged import Role, Side
 from broker_mirror.status import METRICS
 from broker_registry.cli import command as registry
 from broker_registry.config import RegistryConfig, load_config
+from broker_streams.cli import command as streams
+from broker_streams.hosts.settings import HostSettings
 from dashboard.security.users import load_users
 from tests.deploy.playbooks import COLLECTION
 
@@ -87,6 +91,7 @@ def rendered(name: str, role: str = "registry", **variables: Any) -> str:
     environment = jinja2.Environment(trim_blocks=True)
     environment.filters["bool"] = bool
     environment.filters["to_json"] = json.dumps
+    environment.filters["quote"] = shlex.quote
     environment.filters["combine"] = lambda first, second: {**first, **second}
     template = COLLECTION / "roles" / role / "templates" / name
     text: str = environment.from_string(template.read_text()).render(
@@ -239,6 +244,93 @@ def test_dashboards_and_alerts_find_the_mirrors(tmp_path: Path, user: str) -> No
     (entry,) = load_clusters(path).clusters.values()
     expected = ["10.66.0.11:8085", "[fd00::2]:8085", "m3:85"] if user == "dashboard" else []
     assert [str(each) for each in entry.mirrors] == expected
+
+
+APPLICATION: dict[str, Any] = {
+    "name": "orders",
+    "file": "files/orders.py",
+    "settings": {"commit.interval.ms": 50},
+    "secrets": {"basic.auth.user.info": r"orders:a\b=c"},
+}
+STREAMS: dict[str, Any] = {
+    "broker_plaintext": False,
+    "broker_bootstrap": "n1:9092,n2:9092",
+    "broker_version": "1.2.3",
+    "broker_hardening": "UMask=0077",
+    "streams_settings": {"commit.interval.ms": 500, "topology.optimization": "all"},
+    "streams_application": APPLICATION,
+    "streams_instance": {"number": 2, "listen": "10.66.0.11:8101"},
+    "streams_own_directory": "/etc/broker-cy/streams/orders",
+    "streams_own_file": "/etc/broker-cy/streams/orders/orders.py",
+    "streams_state_directory": "/var/lib/broker-streams",
+}
+
+
+def test_streams_get_their_settings_and_the_login(tmp_path: Path) -> None:
+    """If this fails, an application of the role reaches no cluster, or a setting of the inventory has no effect."""
+    path = tmp_path / "streams.properties"
+    path.write_text(rendered("streams.properties.j2", role="streams", **STREAMS))
+    found = read_properties_file(path)
+    assert found["commit.interval.ms"] == "50"
+    assert found["topology.optimization"] == "all"
+    assert found["basic.auth.user.info"] == r"orders:a\b=c"
+    assert HostSettings.of({"application.id": "orders", **found}).commit_interval_ms == 50
+    password = tmp_path / "password"
+    assert found["sasl.password.file"] == "/etc/broker-cy/streams/password"
+    assert found["ssl.truststore.location"] == "/etc/broker-cy/streams/authority.pem"
+    password.write_text(PASSWORD)
+    security = {name: value for name, value in found.items() if name.startswith(("sasl.", "security."))}
+    assert login_of({**security, "sasl.password.file": str(password)}, "orders.py") is not None
+    path.write_text(rendered("streams.properties.j2", role="streams", **{**STREAMS, "broker_plaintext": True}))
+    assert not any(name.startswith(("sasl.", "ssl.", "security.")) for name in read_properties_file(path))
+
+
+@pytest.mark.parametrize("arguments", [[], ["-X", "client.rack=a b"]])
+def test_the_service_of_an_application_runs_its_file(tmp_path: Path, arguments: list[str]) -> None:
+    """If this fails, the unit starts with options that the program refuses, or instances share a directory."""
+    (tmp_path / "streams.properties").write_text("")
+    application = {**APPLICATION, "arguments": arguments}
+    variables = {**STREAMS, "streams_application": application, "streams_own_directory": str(tmp_path)}
+    unit = rendered("broker-streams.service.j2", role="streams", **variables)
+    (line,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+    program, name, *words = shlex.split(line)
+    assert (Path(program).name, name) == ("broker-streams", "run")
+    found = streams.commands[name].make_context(name, words).params
+    changed = dict(each.split("=", 1) for each in found["changed"])
+    assert changed["state.dir"] == "/var/lib/broker-streams/orders/2"
+    assert changed["application.server"] == "10.66.0.11:8101"
+    assert changed.get("client.rack") == ("a b" if arguments else None)
+    assert "\nStateDirectory=broker-streams/orders/2\n" in unit
+
+
+def test_prometheus_finds_all_instances_of_streams() -> None:
+    """If this fails, an instance that does not answer is noticed by nobody."""
+    applications = [{"name": "orders", "instances": 2}, {"name": "visits"}]
+    hosts = {
+        "s1": {"ansible_host": "10.66.0.11", "streams_applications": applications},
+        "s2": {"broker_address": "fd00::2", "streams_applications": applications[1:], "streams_first_port": 9000},
+    }
+    text = rendered(
+        "job.yml.j2",
+        role="monitoring",
+        broker_plaintext=True,
+        monitoring_prometheus_directory="/etc/prometheus/broker-cy",
+        monitoring_prometheus_interval="15s",
+        monitoring_prometheus_cluster="main",
+        groups={"streams": list(hosts)},
+        hostvars=hosts,
+    )
+    (job,) = [each for each in yaml.safe_load(text)["scrape_configs"] if each["job_name"] == "broker-streams"]
+    found = {
+        each["targets"][0]: (each["labels"]["application"], each["labels"]["instance_number"])
+        for each in job["static_configs"]
+    }
+    assert found == {
+        "10.66.0.11:8100": ("orders", "1"),
+        "10.66.0.11:8101": ("orders", "2"),
+        "10.66.0.11:8102": ("visits", "1"),
+        "[fd00::2]:9000": ("visits", "1"),
+    }
 
 
 def given(*found: dict[str, Any], exclusive: bool = False) -> dict[str, Any]:

@@ -44,6 +44,7 @@ UNITS = (
     "broker-dash.service",
     "broker-registry.service",
     "broker-mirror.service",
+    "broker-streams-*.service",
     "broker-cy-alerts.service",
     "broker-analytics-ingest.service",
     "broker-analytics-report.service",
@@ -52,6 +53,7 @@ UNITS = (
 CONFIGURATION = (
     "/etc/broker-cy/*",
     "/etc/broker-cy/*/*",
+    "/etc/broker-cy/streams/*/streams.properties",
     "/etc/systemd/system/broker-*",
     "/etc/sysctl.d/*broker*",
     "/etc/prometheus/broker-cy/*",

@@ -21,6 +21,7 @@ ROLE_OF_GROUP = {
     "dashboards": "dashboard",
     "registries": "registry",
     "mirrors": "mirror",
+    "streams": "streams",
     "analytics": "analytics",
     "load_workers": "load_worker",
     "monitoring": "monitoring",

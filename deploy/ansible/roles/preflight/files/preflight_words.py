@@ -9,7 +9,7 @@ GIB = 1 << 30
 MIB = 1 << 20
 
 # The groups of the inventory that playbooks use.
-GROUPS = ("brokers", "dashboards", "registries", "mirrors", "analytics", "load_workers", "monitoring")
+GROUPS = ("brokers", "dashboards", "registries", "mirrors", "streams", "analytics", "load_workers", "monitoring")
 # The names of the checks for `preflight_skip`.
 CHECKS = (
     "addresses",
