@@ -7,11 +7,13 @@ import sys
 from broker_cy.core import extras
 
 LIBRARIES = ("lmdb", "yaml")
+# Libraries of `run --host spark`.
+OTHERS = {"pyspark": "spark", "pyarrow": "spark"}
 
 
 def main() -> int:
     """Run the command line; returns the exit code: extras.EXIT_MISSING if the extra `streams` is not installed."""
-    return extras.run("broker-streams", "streams", LIBRARIES, _run)
+    return extras.run("broker-streams", "streams", LIBRARIES, _run, others=OTHERS)
 
 
 def _run() -> int:

@@ -37,6 +37,7 @@ PROGRAMS = (
     ("dashboard", "broker-dash", "dashboard", "argon2"),
     ("loadgen", "broker-load", "loadgen", "gevent"),
     ("spark_analytics", "broker-analytics", "analytics", "pyspark"),
+    ("broker_streams", "broker-streams", "streams", "lmdb"),
 )
 
 
@@ -66,3 +67,13 @@ def test_defects_of_our_own_are_not_hidden(error: ImportError) -> None:
 
     with pytest.raises(ImportError):
         extras.run("broker-x", "x", (), start)
+
+
+def test_a_library_of_another_extra_names_that_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """If this fails, `broker-streams run --host spark` without Spark names an extra that does not bring it."""
+
+    def start() -> int:
+        raise ModuleNotFoundError("x", name="pyspark.sql")
+
+    assert extras.run("broker-x", "x", (), start, others={"pyspark": "spark"}) == EXIT_USAGE
+    assert "broker-x needs the extra spark: pip install 'broker-cy[spark]'" in capsys.readouterr().err
