@@ -165,6 +165,20 @@ async def ask_json(address: Address, target: str, timeout_s: float, *, headers: 
         raise ClientError(Failure.MALFORMED, f"{address} does not answer as an instance of an application") from None
 
 
+async def ask_rows(
+    address: Address, target: str, timeout_s: float, *, headers: Sequence[tuple[str, str]] = ()
+) -> tuple[list[Any], str | None]:
+    """The rows of a page of a store, and the place of the next page. Raises ClientError."""
+    found = await ask_json(address, target, timeout_s, headers=headers)
+    try:
+        rows, following = found["rows"], found["next"]
+    except (KeyError, TypeError):
+        rows = following = None
+    if not isinstance(rows, list) or not isinstance(following, str | None):
+        raise ClientError(Failure.MALFORMED, f"{address} does not answer as an instance of an application")
+    return rows, following
+
+
 def _reason(answer: HttpAnswer) -> str:
     """The text of an error: the field `message` of its JSON, or its body."""
     text = answer.body[:500].decode(errors="replace").strip()

@@ -15,7 +15,7 @@ from broker_cy.admin.streams_applications import read_application
 from broker_cy.client import options
 from broker_cy.client.address import Address, parse_address
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.streams_status import ask_json
+from broker_cy.client.streams_status import ask_rows
 from broker_cy.reporting.foreign_text import clean
 from broker_streams.commands.context import PROGRAM, client_for, errors, json_option
 
@@ -124,11 +124,12 @@ async def _rows(
     rows: list[dict[str, Any]] = []
     while True:
         page = wanted | {"limit": str(min(PAGE_ROWS, limit - len(rows)))}
-        found = await ask_json(place, f"/stores/{quote(store, safe='')}?{urlencode(page)}", ANSWER_S, headers=headers)
-        rows += found["rows"]
-        if found["next"] is None or len(rows) >= limit:
+        target = f"/stores/{quote(store, safe='')}?{urlencode(page)}"
+        found, following = await ask_rows(place, target, ANSWER_S, headers=headers)
+        rows += found
+        if following is None or len(rows) >= limit:
             return rows
-        wanted = wanted | {"next": found["next"]}
+        wanted = wanted | {"next": following}
 
 
 async def _place(given: Mapping[str, Any], at: str | None, application: str) -> Address:

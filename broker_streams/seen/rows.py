@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from broker_cy.client.address import Address
 from broker_cy.client.partitioner import partition_of
-from broker_cy.client.streams_status import ask_json
+from broker_cy.client.streams_status import ask_rows
 from broker_streams.hosts.embedded.queries import Queries
 from broker_streams.kernel.stores.keys import next_prefix
 from broker_streams.plan.stores import Store, StoreKind
@@ -191,9 +191,9 @@ class Rows:
             )
         kept = {name: value for name, value in given.items() if name not in ("next", "partition", "limit")}
         asked = kept | {"local": "true", "limit": str(limit), "next": _place(partition, after)}
-        target = f"/stores/{store.name}?{urlencode(asked)}"
-        found = await ask_json(Address(*place), target, FORWARD_S, headers=self._headers)
-        return list(found["rows"]), None if found["next"] is None else _place_of(found["next"])[1]
+        target = f"/stores/{quote(store.name, safe='')}?{urlencode(asked)}"
+        rows, following = await ask_rows(Address(*place), target, FORWARD_S, headers=self._headers)
+        return rows, None if following is None else _place_of(following)[1]
 
     # ---- one part
 

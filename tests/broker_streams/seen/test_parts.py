@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -9,8 +10,19 @@ from typing import Any
 
 import pytest
 
-from broker_cy.client.address import Address
-from broker_cy.client.streams_status import InputState, InstanceState, StoreState, TaskState, TrafficState, state_of
+from broker_cy.client.address import Address, parse_address
+from broker_cy.client.errors import ClientError
+from broker_cy.client.streams_status import (
+    InputState,
+    InstanceState,
+    StoreState,
+    TaskState,
+    TrafficState,
+    ask_json,
+    ask_rows,
+    state_of,
+)
+from broker_cy.http.pages import JSON, PageAnswer, PageRequest, PageServer
 from broker_streams.hosts.measures import Life, Measures, State, TaskMeasures
 from broker_streams.plan.stores import Store, StoreKind
 from broker_streams.queries.metadata import KeyQueryMetadata, Placement
@@ -219,3 +231,29 @@ def test_times_are_ms_or_dates() -> None:
     assert time_ms("2026-11-30T12:00:00", "from") == time_ms("2026-11-30T12:00:00Z", "from")
     with pytest.raises(BadQuery, match="to is 'now'"):
         time_ms("now", "to")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (200, b'{"other": 1}', "does not answer as an instance"),
+        (200, b"[]", "does not answer as an instance"),
+        (200, b"<html>", "does not answer as an instance"),
+        (503, b'{"message": "the store moves"}', "the store moves"),
+        (404, b"no page", "no page"),
+    ],
+)
+def test_other_programs_are_named(status: int, body: bytes, reason: str) -> None:
+    """If this fails, a command ends with a traceback, or hides the reason of an instance."""
+
+    async def answer(request: PageRequest) -> PageAnswer:
+        return PageAnswer(status, JSON, body)
+
+    async def job() -> None:
+        async with PageServer(Address("127.0.0.1", 0), answer, setting="test") as server:
+            place = parse_address(server.url.removeprefix("http://"))
+            for ask in (ask_rows, ask_json if status != 200 else ask_rows):
+                with pytest.raises(ClientError, match=reason):
+                    await ask(place, "/stores/s", 10.0)
+
+    asyncio.run(job())
