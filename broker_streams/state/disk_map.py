@@ -249,6 +249,10 @@ class DiskMaps:
         return sum(each.memory_bytes for each in self._maps.values())
 
     @property
+    def rows_changed(self) -> int:
+        return sum(len(each._rows) for each in self._maps.values())
+
+    @property
     def bytes_changed(self) -> int:
         return sum(each.bytes_changed for each in self._maps.values()) + len(self._dropped)
 

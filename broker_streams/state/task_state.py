@@ -40,6 +40,9 @@ from broker_streams.state.writing import Change
 # Changed rows in memory, by the sizes of their values and 200 bytes for each row. Twice as much is held: the rows of
 # the last write remain as a cache.
 BUFFER_BYTES: Final = 8 << 20
+# LMDB keeps the pages that a write changes in memory until its commit, at worst one for each row. A restore writes more
+# rows at once, because each write changes most of the pages then; LMDB bounds its pages to 512 MB.
+PAGE_BYTES: Final = 4096
 # The longest time that changed rows wait for a write.
 WAIT_MS: Final = 60_000
 # LMDB's handles of maps: see file.py.
@@ -188,7 +191,8 @@ class TaskState:
     def seal(self) -> None:
         """The stores have the rows of a commit, and no others."""
         self._sealed_at = self._count()
-        if self._sealed is None and self._is_due():
+        rows = sum(each.rows_changed for each in self._maps.values())
+        if self._sealed is None and (self._is_due() or rows * PAGE_BYTES >= self.buffer_bytes):
             self._freeze()
 
     def committed(self, places: Mapping[str, Place]) -> None:

@@ -76,6 +76,9 @@ class Write:
 
     def _physical(self, change: Change, handle: Any) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
         """Rows and deletions as LMDB takes them (rows.py)."""
+        sizes = set(map(len, change.rows))
+        if sizes and min(sizes) > 0 and max(sizes) < PLAIN_BYTES and None not in change.rows.values():
+            return list(change.rows.items()), []  # type: ignore[arg-type]
         plain: list[tuple[bytes, bytes]] = []
         gone: list[bytes] = []
         buckets: dict[bytes, dict[bytes, bytes | None]] = {}
