@@ -12,12 +12,14 @@ import pytest
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigResource, ResourceType
+from broker_cy.client.streams_member import Role
 from broker_streams import StreamsBuilder, StreamsError, TimeWindows
 from broker_streams.dsl.materialized import Materialized
 from broker_streams.hosts.embedded.host import EmbeddedHost
 from broker_streams.hosts.embedded.restoring import Restorer
 from broker_streams.hosts.settings import HostSettings
 from tests.broker_streams.hosts.test_embedded import (
+    PARTITIONS,
     SETTINGS,
     WAIT_S,
     counts,
@@ -43,6 +45,20 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 def restored(host: EmbeddedHost) -> int:
     return sum(each.restorer.restored for each in host.tasks.running.values())
+
+
+def followed(host: EmbeddedHost) -> set[int]:
+    """The partitions of standbys with a store."""
+    tasks = host.tasks.running.items()
+    return {number for (_, number), each in tasks if each.state is not None and each.role is Role.STANDBY}
+
+
+def follows(*hosts: EmbeddedHost) -> bool:
+    """Whether standbys have all that active tasks have committed."""
+    tasks = [each for host in hosts for each in host.tasks.running.values() if each.state is not None]
+    active = {key: at for each in tasks if each.is_active for key, at in each.restorer.positions.items()}
+    standby = {key: at for each in tasks if each.role is Role.STANDBY for key, at in each.restorer.positions.items()}
+    return len(active) == len(standby) == PARTITIONS and all(standby[key] >= at for key, at in active.items())
 
 
 def on_disk(name: str, directory: Path, **changed: Any) -> HostSettings:
@@ -204,8 +220,8 @@ def test_a_standby_keeps_files(broker: BrokerProcess, tmp_path: Path) -> None:
             running(client, counts(name), on_disk(name, tmp_path)) as other,
         ):
             await until(client, f"{name}-out", [("w", count) for count in range(1, 21)])
-            # Both have all tasks with stores, each in a directory of its own.
-            await condition(lambda: restored(one) + restored(other) == 20)
+            # Both have all tasks with stores, each in a directory of its own, and standbys are as far as active tasks.
+            await condition(lambda: followed(one) | followed(other) == {0, 1} and follows(one, other))
         assert len(list(tmp_path.rglob("data.mdb"))) == 4
         async with running(client, counts(name), on_disk(name, tmp_path)) as host:
             await condition(lambda: len(host.tasks.active) == 4)
