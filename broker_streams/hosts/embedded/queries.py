@@ -87,6 +87,10 @@ class Queries:
             raise StoreUnavailable(f"{WAITING_MAX} reads wait for a commit; try again")
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append((call, done))
+        # A host that processes records during a commit has a moment without changes only if it is asked for one.
+        settle: Callable[[], None] | None = getattr(host, "settle", None)
+        if settle is not None:
+            settle()
         try:
             async with asyncio.timeout(timeout_s):
                 return await done
