@@ -242,19 +242,23 @@ class SparkHost:
         """Run a query until it fails; returns why. None: it has ended, or the host stops."""
         loop, threads = asyncio.get_running_loop(), self._threads
         checkpoint = Path(tempfile.mkdtemp(prefix=f"{query.name}-", dir=self._checkpoints))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        query.asked.clear()
+        asked = asyncio.ensure_future(query.asked.wait())
         try:
-            try:
-                # One after the other: Spark keeps each Python process that plans a query, and one can plan all.
-                async with self._starting:
+            # One after the other: Spark keeps each Python process that plans a query, and one can plan all. It gives up
+            # a Python process that takes longer than ten seconds to start, as many at once on few cores do.
+            async with self._starting:
+                try:
                     streaming = await loop.run_in_executor(threads, self._started, application, query, checkpoint)
-            except Exception as error:  # of Spark or Py4J: the JVM may be gone
-                return _reason(str(error))
+                except Exception as error:  # of Spark or Py4J: the JVM may be gone
+                    return _reason(str(error))
+                ending = loop.run_in_executor(threads, _ended, streaming)
+                starting: list[asyncio.Future[Any]] = [ending, stopping, asked]
+                await asyncio.wait(starting, return_when=asyncio.FIRST_COMPLETED)
             begun.set()
-            ending = loop.run_in_executor(threads, _ended, streaming)
-            stopping = asyncio.ensure_future(self._stopping.wait())
-            waiting: list[asyncio.Future[Any]] = [ending, stopping]
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
+            running: list[asyncio.Future[Any]] = [ending, stopping]
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             if not ending.done():
                 # The JVM may be gone.
                 with suppress(Exception):
@@ -263,6 +267,8 @@ class SparkHost:
                 return None
             return await ending
         finally:
+            stopping.cancel()
+            asked.cancel()
             query.give_turn_back()
             shutil.rmtree(checkpoint, ignore_errors=True)
 
