@@ -73,20 +73,24 @@ def settings_of(urls: str | None, file: Path | None = None, timeout_s: float | N
     """Return the settings of the options: `urls`, separated by commas, else those of the file. Raises ClientError."""
     try:
         found = {} if file is None else read_properties_file(file)
-        parsed = tuple(parse_url(each) for each in (urls or found.get(_URL) or DEFAULT_URL).split(","))
-        authorization = _authorization(found)
     except ConfigError as error:
         raise ClientError(Failure.INVALID, str(error)) from None
+    return settings_from(found, str(file or "the registry"), urls=urls, timeout_s=timeout_s)
+
+
+def settings_from(
+    found: Mapping[str, str], where: str, *, urls: str | None = None, timeout_s: float | None = None
+) -> RegistrySettings:
+    """The same for settings that were read from `where`. Raises ClientError."""
+    try:
+        parsed = tuple(parse_url(each) for each in (urls or found.get(_URL) or DEFAULT_URL).split(","))
+        authorization = _authorization(found)
     except ValueError as error:
         raise ClientError(Failure.INVALID, str(error), what="the registry") from None
     tls = {name[len(_PREFIX) :]: value for name, value in found.items() if name.startswith(f"{_PREFIX}ssl.")}
-    context = (
-        tls_of({PROTOCOL: "SSL", **tls}, str(file or "the registry")) if any(each.is_tls for each in parsed) else None
-    )
+    context = tls_of({PROTOCOL: "SSL", **tls}, where) if any(each.is_tls for each in parsed) else None
     if tls and context is None:
-        raise ClientError(
-            Failure.INVALID, f"settings of TLS need a URL with https, not {parsed[0].text}", what=str(file)
-        )
+        raise ClientError(Failure.INVALID, f"settings of TLS need a URL with https, not {parsed[0].text}", what=where)
     return RegistrySettings(parsed, DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s, authorization, context)
 
 

@@ -78,7 +78,8 @@ class Records:
             return False
         return True
 
-    def _class(self, name: str) -> type[Message]:
+    def class_of(self, name: str) -> type[Message]:
+        """Return the class of a message by its full name. Raises ValueError if there is none."""
         if name not in self._classes:
             try:
                 descriptor = self._pool.FindMessageTypeByName(name)
@@ -89,7 +90,7 @@ class Records:
 
     def read(self, name: str, data: bytes) -> Message:
         """Return a message. Raises ValueError if the data is none, or lacks a required field."""
-        message = self._class(name)()
+        message = self.class_of(name)()
         try:
             message.ParseFromString(data)
         except DecodeError as error:
@@ -114,14 +115,14 @@ class Records:
         if isinstance(value, list) and name not in ("google.protobuf.ListValue", "google.protobuf.Value"):
             raise ValueError(f"the value is no {name}: a list")
         try:
-            message = json_format.ParseDict(value, self._class(name)(), descriptor_pool=self._pool)
+            message = json_format.ParseDict(value, self.class_of(name)(), descriptor_pool=self._pool)
             return message.SerializeToString(deterministic=True)
         except (json_format.Error, EncodeError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ValueError(f"the value is no {name}: {error}") from error
 
     def sample(self, name: str, source: Draws) -> bytes:
         """Return the bytes of a message with random values. Raises ValueError."""
-        message = self._class(name)()
+        message = self.class_of(name)()
         fill(message, source)
         return message.SerializeToString(deterministic=True)
 

@@ -129,10 +129,10 @@ class ParsedProtobuf(ParsedSchema):
 
     def encode_message(self, value: Any, name: str | None) -> bytes:
         """Return the payload of a value of the message `name`, with or without the package; None: of the first one."""
-        indexes, full_name = self._named(name)
+        indexes, full_name = self.place_of(name)
         return indexes + self._records_or_error().written(full_name, value)
 
-    def _named(self, name: str | None) -> tuple[bytes, str]:
+    def place_of(self, name: str | None) -> tuple[bytes, str]:
         """Return the indexes of a message as bytes, and its full name. Raises ValueError."""
         package = self._effective.package
         local = message_at(self._effective, (0,)) if name is None else name
@@ -141,25 +141,25 @@ class ParsedProtobuf(ParsedSchema):
         return write_indexes(indexes_of(self._effective, local)), within(package or "", local)
 
     def sample(self, source: Draws, message: str | None = None) -> bytes:
-        indexes, full_name = self._named(message)
+        indexes, full_name = self.place_of(message)
         return indexes + self._records_or_error().sample(full_name, source)
 
     def resolve(self, payload: bytes, writer: ParsedSchema) -> Any:
-        _, message = self._read(payload, writer)
+        _, message = self.message_in(payload, writer)
         return self._records_or_error().value_of(message)
 
     def rewritten(self, payload: bytes, writer: ParsedSchema) -> bytes:
-        local, message = self._read(payload, writer)
+        local, message = self.message_in(payload, writer)
         message.DiscardUnknownFields()
         return write_indexes(indexes_of(self._effective, local)) + message.SerializePartialToString()
 
     def left_out(self, payload: bytes, writer: ParsedSchema) -> Sequence[str]:
         assert isinstance(writer, ParsedProtobuf)
-        _, read = self._read(payload, writer)
+        _, read = self.message_in(payload, writer)
         indexes, at = read_indexes(payload)
         return left_out(writer._records_or_error().read(writer.message_name(indexes), payload[at:]), read.DESCRIPTOR)
 
-    def _read(self, payload: bytes, writer: ParsedSchema) -> tuple[str, Message]:
+    def message_in(self, payload: bytes, writer: ParsedSchema) -> tuple[str, Message]:
         """Return the message of a record, and its name without the package. A change of the package alone keeps the
         bytes readable. Raises ValueError.
         """
