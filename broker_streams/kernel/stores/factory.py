@@ -17,6 +17,7 @@ from broker_streams.kernel.stores.key_value import (
     LoggedKeyValue,
     TimestampedKeyValueStore,
 )
+from broker_streams.kernel.stores.lru import LoggedLru, LruRows
 from broker_streams.kernel.stores.maps import MEMORY, Maps, OpenMaps, in_memory
 from broker_streams.kernel.stores.outer_join import OuterJoinStore
 from broker_streams.kernel.stores.session import SessionStore
@@ -96,8 +97,12 @@ class StoreOpener:
         return kind(store.name, topic, key_serde, value_serde, self.task)
 
     def key_value(self, store: Store) -> KeyValueStore:
-        """Option: `logs_headers` (subscriptions of a foreign-key join)."""
+        """Options: `logs_headers` (subscriptions of a foreign-key join), and `max_rows` of a store in memory, which
+        drops the row that was used longest ago.
+        """
         timestamped = store.kind is StoreKind.TIMESTAMPED_KEY_VALUE
+        if "max_rows" in store.options:
+            return self._bounded(store)
         below = self.maps(store).open("rows")
         layers: KeyValueBytes = below
         if store.logging:
@@ -108,6 +113,16 @@ class StoreOpener:
         if timestamped:
             return TimestampedKeyValueStore(self.bound(store, TimestampedBound), below, layers, True)
         return KeyValueStore(self.bound(store, Bound), below, layers, False)
+
+    def _bounded(self, store: Store) -> KeyValueStore:
+        """Raises ValueError: a store of this kind has no bound."""
+        if store.kind is not StoreKind.KEY_VALUE or store.persistent:
+            raise ValueError(f"store {store.name} has max_rows, which is for key-value stores with persistent=False")
+        rows = LruRows(store.options["max_rows"])
+        layers: KeyValueBytes = LoggedLru(store.name, rows, self.task, self.changed) if store.logging else rows
+        if store.caching and self.cache is not None:
+            layers = CachingKeyValue(layers, self.cache, self.task)
+        return KeyValueStore(self.bound(store, Bound), rows, layers, False)
 
     def window(self, store: Store) -> WindowStore:
         """Options: `time_ordered` (the store emits when windows close), `indexed` (and its windows slide), and
