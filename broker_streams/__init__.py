@@ -4,6 +4,8 @@
     plan      the topology as data: nodes, stores, sub-topologies, internal topics; its description in Kafka's text
     kernel    one task: sources, processors, stores and sinks of a sub-topology for one partition, record by record
     serdes    keys and values as bytes
+    registry  the schema registry that serdes with schemas ask
+    settings  the settings of an application
     testing   the test driver for users' applications
 
     records   the values that all of them pass on
@@ -68,6 +70,9 @@ if TYPE_CHECKING:
     from broker_streams.serdes.primitives import STRING as STRING
     from broker_streams.serdes.primitives import UUID as UUID
     from broker_streams.serdes.primitives import VOID as VOID
+    from broker_streams.serdes.schemas.avro import AvroSerde as AvroSerde
+    from broker_streams.serdes.schemas.json_schema import JsonSchemaSerde as JsonSchemaSerde
+    from broker_streams.serdes.schemas.protobuf import ProtobufSerde as ProtobufSerde
     from broker_streams.testing.mock_context import MockProcessorContext as MockProcessorContext
     from broker_streams.testing.topology_test_driver import TopologyTestDriver as TopologyTestDriver
 
@@ -114,6 +119,9 @@ _MODULES: Final = {
         "UUID",
         "VOID",
     ),
+    "serdes.schemas.avro": ("AvroSerde",),
+    "serdes.schemas.json_schema": ("JsonSchemaSerde",),
+    "serdes.schemas.protobuf": ("ProtobufSerde",),
     "testing.mock_context": ("MockProcessorContext",),
     "testing.topology_test_driver": ("TopologyTestDriver",),
 }

@@ -15,6 +15,7 @@ from broker_streams.dsl.builder import StreamsBuilder
 from broker_streams.dsl.topology import Topology
 from broker_streams.plan.topology import Topology as Plan
 from broker_streams.plan.topology import TopologyError
+from broker_streams.settings import resolved
 
 
 class ApplicationError(ValueError):
@@ -43,7 +44,7 @@ def load(path: Path, changed: Mapping[str, str] | None = None) -> Application:
     config = found.get("config", {})
     if not isinstance(config, Mapping):
         raise ApplicationError(f"{path}: config is a {type(config).__name__}; a mapping of settings is expected")
-    settings = {**config, **(changed or {})}
+    settings = resolved({**config, **(changed or {})})
     made = found.get("topology", found.get("builder"))
     try:
         if isinstance(made, StreamsBuilder):

@@ -138,7 +138,7 @@ async def _run(application: Application, *, as_json: bool) -> None:
 
     settings = HostSettings.of(application.config)
     seen = SeenSettings.of(application.config)
-    client = client_of(application, settings.application_id)
+    client = client_of(application, settings.client_id)
     async with client:
         host = EmbeddedHost(client, application.topology, settings)
         loop = asyncio.get_running_loop()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from broker_streams import settings
 from broker_streams.dsl.graph import Graph
 from broker_streams.dsl.kstream import KStream
 from broker_streams.dsl.nodes import GlobalStoreNode, SourceNode, StoreNode, function
@@ -146,10 +147,7 @@ def _topics(topics: str | Iterable[str] | re.Pattern[str]) -> tuple[tuple[str, .
 
 def checked_reset(offset_reset: str | None) -> str | None:
     """Raises TopologyError: no consumer knows this policy."""
-    if offset_reset is None or offset_reset in ("earliest", "latest", "none"):
-        return offset_reset
-    if re.fullmatch(r"by_duration:P.+", offset_reset):
-        return offset_reset
-    raise TopologyError(
-        f"offset reset {offset_reset!r} is not known; allowed are earliest, latest, none and by_duration:PT1H"
-    )
+    try:
+        return None if offset_reset is None else settings.checked_reset("offset_reset", offset_reset)
+    except ValueError as error:
+        raise TopologyError(str(error)) from None

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_streams.plan.topology import TopologyError
+from broker_streams.settings import Scope, table
 
 if TYPE_CHECKING:
     from broker_streams.dsl.topology import Topology
@@ -22,8 +23,9 @@ _UNNAMED: Final = "KTABLE-FK-JOIN-"
 
 
 def check_names(topology: Topology, config: Mapping[str, Any]) -> None:
-    """Raises TopologyError with all generated names, if `config` asks for the check."""
-    if str(config.get(CONFIG, "false")).lower() != "true":
+    """Raises TopologyError with all generated names, if `config` asks for the check. ValueError: it has no boolean."""
+    given = config.get(CONFIG)
+    if given is None or not table()[Scope.STREAMS, CONFIG].read(CONFIG, given):
         return
     plan = topology.plan
     stores = [each for each in plan.stores if _is_generated(each.name)]

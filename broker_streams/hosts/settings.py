@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from broker_cy.core.java_duration import duration_ms
+from broker_streams import settings
 from broker_streams.hosts.announced import DAY_MS
 from broker_streams.kernel.settings import TaskSettings
+from broker_streams.registry.opening import open_registry
+from broker_streams.settings import Scope
 from broker_streams.state.directory import default_root
 
 EXACTLY_ONCE: Final = "exactly_once_v2"
 AT_LEAST_ONCE: Final = "at_least_once"
-TOPIC_PREFIX: Final = "topic."
 # Values of auto.offset.reset, besides earliest.
 LATEST: Final = "latest"
 NO_RESET: Final = "none"
@@ -54,6 +55,11 @@ class HostSettings:
     snapshot_interval_ms: int = 600_000
     snapshot_count: int = 2
 
+    # The name of connections; the application's id by default.
+    client_id: str = ""
+    # Records of open and aborted transactions are no inputs, also with at_least_once.
+    reads_committed: bool = True
+
     @property
     def application_id(self) -> str:
         return self.task.application_id
@@ -64,75 +70,37 @@ class HostSettings:
 
     @staticmethod
     def of(config: Mapping[str, Any]) -> HostSettings:
-        """Raises ValueError, which names the setting, its value and what is allowed."""
-        guarantee = _one_of(config, "processing.guarantee", EXACTLY_ONCE, (EXACTLY_ONCE, AT_LEAST_ONCE))
+        """Read the settings by Kafka's names, open the schema registry that they name, and warn of those without an
+        effect. Raises ValueError, which names the setting, its value and what is allowed.
+        """
+        found = settings.read(config)
+        settings.warn(found)
+        task = TaskSettings.of(found, open_registry(found))
+        guarantee = found.get("processing.guarantee")
+        interval_ms = found.get("commit.interval.ms")
         return HostSettings(
-            task=TaskSettings.of(config),
+            task=task,
             guarantee=guarantee,
-            commit_interval_ms=_number(config, "commit.interval.ms", COMMIT_MS[guarantee], 0),
-            offset_reset=_reset(config.get("auto.offset.reset")),
-            replication_factor=_number(config, "replication.factor", -1, -1),
-            topic_config={
-                name.removeprefix(TOPIC_PREFIX): str(value)
-                for name, value in config.items()
-                if name.startswith(TOPIC_PREFIX) and value is not None
-            },
-            additional_retention_ms=_number(
-                config, "windowstore.changelog.additional.retention.ms", HostSettings.additional_retention_ms, 0
-            ),
-            rebalance_timeout_ms=_number(config, "max.poll.interval.ms", HostSettings.rebalance_timeout_ms, 1),
-            transaction_timeout_ms=_number(config, "transaction.timeout.ms", HostSettings.transaction_timeout_ms, 1),
-            instance_id=config.get("group.instance.id"),
-            rack=config.get("client.rack"),
-            endpoint=str(config.get("application.server") or ""),
-            client_tags={
-                name.removeprefix("client.tag."): str(value)
-                for name, value in config.items()
-                if name.startswith("client.tag.")
-            },
-            repartition_purge_ms=_number(config, "repartition.purge.interval.ms", HostSettings.repartition_purge_ms, 1),
-            state_dir=str(config.get("state.dir") or default_root()),
-            is_state_dir_given=bool(config.get("state.dir")),
-            state_cleanup_delay_ms=_number(config, "state.cleanup.delay.ms", HostSettings.state_cleanup_delay_ms, 0),
-            state_buffer_bytes=_number(
-                config, "brokercy.streams.state.buffer.bytes", HostSettings.state_buffer_bytes, 0
-            ),
-            snapshot_dir=str(config.get("brokercy.streams.snapshot.dir") or ""),
-            snapshot_interval_ms=_number(
-                config, "brokercy.streams.snapshot.interval.ms", HostSettings.snapshot_interval_ms, 1
-            ),
-            snapshot_count=_number(config, "brokercy.streams.snapshot.count", HostSettings.snapshot_count, 1),
+            commit_interval_ms=COMMIT_MS[guarantee] if interval_ms is None else interval_ms,
+            offset_reset=found.get("auto.offset.reset", Scope.CONSUMER),
+            replication_factor=found.get("replication.factor"),
+            topic_config=found.topic_config,
+            additional_retention_ms=found.get("windowstore.changelog.additional.retention.ms"),
+            rebalance_timeout_ms=found.get("max.poll.interval.ms", Scope.CONSUMER),
+            transaction_timeout_ms=found.get("transaction.timeout.ms", Scope.PRODUCER),
+            instance_id=found.get("group.instance.id", Scope.CONSUMER),
+            rack=found.get("client.rack", Scope.CONSUMER),
+            endpoint=found.get("application.server"),
+            client_tags=found.client_tags,
+            repartition_purge_ms=found.get("repartition.purge.interval.ms"),
+            client_id=found.get("client.id") or task.application_id,
+            reads_committed=guarantee == EXACTLY_ONCE
+            or found.get("isolation.level", Scope.CONSUMER) == "read_committed",
+            state_dir=found.get("state.dir") or str(default_root()),
+            is_state_dir_given=bool(found.get("state.dir")),
+            state_cleanup_delay_ms=found.get("state.cleanup.delay.ms"),
+            state_buffer_bytes=found.get("brokercy.streams.state.buffer.bytes"),
+            snapshot_dir=found.get("brokercy.streams.snapshot.dir") or "",
+            snapshot_interval_ms=found.get("brokercy.streams.snapshot.interval.ms"),
+            snapshot_count=found.get("brokercy.streams.snapshot.count"),
         )
-
-
-def _reset(given: Any) -> str:
-    text = "earliest" if given is None else str(given)
-    try:
-        if text.startswith(BY_DURATION):
-            duration_ms(text.removeprefix(BY_DURATION))
-        elif text not in ("earliest", LATEST, NO_RESET):
-            raise ValueError(text)
-    except ValueError:
-        allowed = f"earliest, {LATEST}, {NO_RESET}, {BY_DURATION}PT1H"
-        raise ValueError(f"auto.offset.reset is {given!r}; allowed are {allowed}") from None
-    return text
-
-
-def _number(config: Mapping[str, Any], name: str, default: int, least: int) -> int:
-    given = config.get(name)
-    if given is None:
-        return default
-    try:
-        found = int(given)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} is {given!r}, which is no whole number") from None
-    if found < least:
-        raise ValueError(f"{name} is {found}; at least {least} is allowed")
-    return found
-
-
-def _one_of(config: Mapping[str, Any], name: str, default: str, allowed: tuple[str, ...]) -> str:
-    given = config.get(name, default)
-    if given not in allowed:
-        raise ValueError(f"{name} is {given!r}; allowed are {', '.join(allowed)}")
-    return str(given)

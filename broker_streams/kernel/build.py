@@ -25,6 +25,7 @@ from broker_streams.plan.timestamps import TimestampExtractor
 from broker_streams.plan.topology import Node, ProcessorNode, Sink, Source, Subtopology, Topology
 from broker_streams.records import Record
 from broker_streams.serdes import Serde
+from broker_streams.serdes.schemas.binding import of_source, with_registry
 from broker_streams.serdes.windowed import WindowedSerde
 
 # The import registers the processors of all steps.
@@ -48,7 +49,11 @@ def build(
 
     Raises StreamsError: a node has no serde. LookupError: the kernel cannot run a step.
     """
-    return _Builder(topology, part, partition, settings, partitions, global_stores or {}, open_maps).build()
+    try:
+        bound = with_registry(part, settings.registry)
+    except ValueError as error:
+        raise StreamsError(str(error)) from None
+    return _Builder(topology, bound, partition, settings, partitions, global_stores or {}, open_maps).build()
 
 
 class _Builder:
@@ -196,8 +201,8 @@ class _Builder:
 
         return Entry(
             source.name,
-            self._serde(source.name, "key", source.key_serde).deserialize,
-            self._serde(source.name, "value", source.value_serde).deserialize,
+            of_source(self._serde(source.name, "key", source.key_serde)).deserialize,
+            of_source(self._serde(source.name, "value", source.value_serde)).deserialize,
             self._context(source).forward_all if children else _ignored,
             self._extract(source),
             refuse,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from broker_streams.records import NO_HEADERS, Headers
+from broker_streams.serdes import SerdeUnavailable
 
 _LOG = logging.getLogger("broker_streams")
 
@@ -127,7 +128,11 @@ HANDLERS: Final[Mapping[str, Handler]] = {
 
 
 def ask(handler: Handler, context: ErrorContext, record: Any, error: Exception, kind: str) -> Response:
-    """Call a handler. Raises FailedProcessing: the handler failed, or returned something else."""
+    """Call a handler. Raises FailedProcessing: the handler failed, or returned something else; or the record has no
+    fault, as a schema cannot be asked for now.
+    """
+    if isinstance(error, SerdeUnavailable):
+        raise FailedProcessing(context.node, f"{context.place}: {error}") from error
     try:
         response = handler(context, record, error)
     except Exception as fatal:

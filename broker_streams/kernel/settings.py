@@ -6,25 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from broker_streams import settings
 from broker_streams.kernel.errors import HANDLERS, Handler, log_and_fail
 from broker_streams.plan.functions import Function
 from broker_streams.plan.timestamps import TimestampExtractor
-from broker_streams.serdes import names
+from broker_streams.serdes import Serde, names
+from broker_streams.serdes.lists import ListSerde
+from broker_streams.serdes.schemas.binding import with_registry
+from broker_streams.serdes.schemas.lookups import SchemaRegistry
+from broker_streams.settings import Found
 
 _HANDLERS: Final = {
     "deserialization.exception.handler": "deserialization_handler",
     "production.exception.handler": "production_handler",
     "processing.exception.handler": "processing_handler",
 }
-_OLD_VERSIONS: Final = ("2.4", "2.5", "2.6", "2.7", "2.8", "3.0", "3.1", "3.2", "3.3", "3.4")
-_VERSIONS: Final = (*_OLD_VERSIONS, "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2")
-_LEVELS: Final = ("INFO", "DEBUG", "TRACE")
-_NUMBERS: Final = {
-    "max.task.idle.ms": "max_task_idle_ms",
-    "statestore.cache.max.bytes": "cache_bytes",
-    "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__": "join_emit_interval_ms",
-    "__emit.interval.ms.kstreams.windowed.aggregation__": "window_emit_interval_ms",
+# Fields whose setting has no other name, and the same default.
+_FIELDS: Final = {
+    "global_processing_handler": "processing.exception.handler.global.enabled",
+    "dead_letter_topic": "errors.dead.letter.queue.topic.name",
+    "max_task_idle_ms": "max.task.idle.ms",
+    "join_emit_interval_ms": "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__",
+    "window_emit_interval_ms": "__emit.interval.ms.kstreams.windowed.aggregation__",
 }
+# Versions for upgrade.from that cannot read two changes in one record.
+_OLD_VERSIONS: Final = ("2.4", "2.5", "2.6", "2.7", "2.8", "3.0", "3.1", "3.2", "3.3", "3.4")
+_LIST_SERDE: Final = "ListSerde"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,46 +68,53 @@ class TaskSettings:
     splits_changes: bool = False
     # metrics.recording.level is DEBUG or TRACE: the records of each processor are counted.
     counts_nodes: bool = False
+    # schema.registry.url: what serdes with schemas ask; a host opens it.
+    registry: SchemaRegistry | None = None
 
     @staticmethod
-    def of(config: Mapping[str, Any], **changed: Any) -> TaskSettings:
+    def of(config: Mapping[str, Any] | Found, registry: SchemaRegistry | None = None) -> TaskSettings:
         """Read the settings of a task by Kafka's names; all others are left alone. Values may be texts, as in a file.
 
         Serdes, extractors and handlers may be objects, functions, or names of Kafka's classes. Raises ValueError.
         """
-        found: dict[str, Any] = {"application_id": config.get("application.id")}
-        found["key_serde"] = names.of(config.get("default.key.serde"))
-        found["value_serde"] = names.of(config.get("default.value.serde"))
-        if (extractor := config.get("default.timestamp.extractor")) is not None:
+        given = config if isinstance(config, Found) else settings.read(config)
+        application_id = given.get("application.id")
+        if not application_id:
+            raise ValueError("application.id is missing; it names the application's topics and its group")
+        found: dict[str, Any] = {field: given.get(name) for field, name in _FIELDS.items()}
+        for side in ("key", "value"):
+            serde = _default_serde(given, side)
+            found[f"{side}_serde"] = with_registry(serde, registry, is_key=side == "key")
+        if (extractor := given.given("default.timestamp.extractor")) is not None:
             found["timestamp_extractor"] = _extractor(extractor)
         for name, field in _HANDLERS.items():
-            given = config.get(name, config.get(f"default.{name}"))
-            if given is not None:
-                found[field] = _handler(name, given)
-        if (given := config.get("processing.exception.handler.global.enabled")) is not None:
-            found["global_processing_handler"] = str(given).lower() == "true"
-        if (topic := config.get("errors.dead.letter.queue.topic.name")) is not None:
-            found["dead_letter_topic"] = str(topic)
-        if (version := config.get("upgrade.from")) is not None:
-            if version not in _VERSIONS:
-                raise ValueError(f"upgrade.from is {version!r}; allowed are {', '.join(_VERSIONS)}")
-            found["splits_changes"] = version in _OLD_VERSIONS
-        level = str(config.get("metrics.recording.level") or _LEVELS[0]).upper()
-        if level not in _LEVELS:
-            raise ValueError(f"metrics.recording.level is {level!r}; allowed are {', '.join(_LEVELS)}")
-        found["counts_nodes"] = level != _LEVELS[0]
-        for name, field in _NUMBERS.items():
-            if (given := config.get(name)) is not None:
-                try:
-                    found[field] = int(given)
-                except (TypeError, ValueError):
-                    raise ValueError(f"{name} is {given!r}; a number is allowed") from None
-        if (suppliers := config.get("dsl.store.suppliers.class")) is not None:
-            found["in_memory_stores"] = _in_memory(suppliers)
-        found.update(changed)
-        if not found["application_id"]:
-            raise ValueError("application.id is missing; it names the application's topics and its group")
-        return TaskSettings(**found)
+            if (handler := given.given(name, f"default.{name}")) is not None:
+                found[field] = _handler(name, handler)
+        caches = given.given("statestore.cache.max.bytes", "cache.max.bytes.buffering")
+        if caches is not None:
+            found["cache_bytes"] = caches
+        suppliers = given.given("dsl.store.suppliers.class")
+        found["in_memory_stores"] = (
+            given.get("default.dsl.store") == "in_memory" if suppliers is None else _in_memory(suppliers)
+        )
+        found["splits_changes"] = given.get("upgrade.from") in _OLD_VERSIONS
+        found["counts_nodes"] = given.get("metrics.recording.level").upper() != "INFO"
+        return TaskSettings(application_id, registry=registry, **found)
+
+
+def _default_serde(given: Found, side: str) -> Serde | None:
+    """Raises ValueError: it is no serde, or a list without its inner one."""
+    name = f"default.{side}.serde"
+    serde = given.get(name)
+    if isinstance(serde, str) and _short(serde).rpartition("$")[2] == _LIST_SERDE:
+        inner = names.of(given.get(f"default.list.{side}.serde.inner"))
+        if inner is None:
+            raise ValueError(f"{name} is {serde}, which needs default.list.{side}.serde.inner")
+        return ListSerde(inner)
+    try:
+        return names.of(serde)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _short(name: object) -> str:

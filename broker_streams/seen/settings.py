@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker_cy.client.address import Address, parse_address
+from broker_streams.settings import read
 
 SERVER: Final = "application.server"
 LISTENER: Final = "brokercy.streams.listener"
@@ -32,17 +33,15 @@ class SeenSettings:
     @staticmethod
     def of(config: Mapping[str, Any]) -> SeenSettings:
         """Raises ValueError, which names the setting."""
-        text = str(config.get(LISTENER) or config.get(SERVER) or "").strip()
+        found = read(config)
+        text = found.get(LISTENER) or found.get(SERVER) or ""
         listener = None
         if text and text.lower() != NONE:
             try:
                 listener = parse_address(text, needs_port=True, port_min=0)
             except ValueError as error:
-                raise ValueError(f"{LISTENER if config.get(LISTENER) else SERVER}: {error}") from None
-        events = str(config.get(EVENTS, "true")).lower()
-        if events not in ("true", "false"):
-            raise ValueError(f"{EVENTS} is {events!r}; true or false is expected")
-        return SeenSettings(listener, _token(config.get(TOKEN_FILE)), events == "true")
+                raise ValueError(f"{LISTENER if found.get(LISTENER) else SERVER}: {error}") from None
+        return SeenSettings(listener, _token(found.get(TOKEN_FILE)), found.get(EVENTS))
 
     @property
     def shows_rows(self) -> bool:

@@ -3,6 +3,7 @@
 primitives   STRING, LONG, INTEGER, ...       json_values   JSON         delimited   columns as text
 windowed     keys in windows                  lists         lists of an inner serde
 names        serdes by the name in a plan, and by Kafka's class names
+schemas      Avro, JSON Schema and Protobuf with a schema registry
 
 None stays None in both directions, and is a tombstone in a topic.
 """
@@ -16,6 +17,10 @@ from broker_streams.records import NO_HEADERS, Headers
 
 class SerdeError(ValueError):
     """A value that a format cannot hold, or bytes that are not of the format."""
+
+
+class SerdeUnavailable(Exception):
+    """A schema cannot be asked for now, which is no fault of the record: no handler of errors may skip it."""
 
 
 class Serde(Protocol):

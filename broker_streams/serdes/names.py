@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from typing import Any, Final
 
 from broker_streams.serdes import Serde
@@ -44,6 +45,23 @@ _CLASSES: Final[dict[str, Serde]] = {
     "VoidSerde": VOID,
 }
 _PACKAGE: Final = "org.apache.kafka.common.serialization.Serdes$"
+# The rooms of serdes with schemas, which need libraries of the extra `registry`.
+_SCHEMAS: Final = {
+    "AVRO": ("avro", "AvroSerde"),
+    "JSON_SCHEMA": ("json_schema", "JsonSchemaSerde"),
+    "PROTOBUF": ("protobuf", "ProtobufSerde"),
+}
+_CONFLUENT: Final = {
+    "io.confluent.kafka.streams.serdes.avro.GenericAvroSerde": "AVRO",
+    "io.confluent.kafka.streams.serdes.avro.PrimitiveAvroSerde": "AVRO",
+    "io.confluent.kafka.streams.serdes.json.KafkaJsonSchemaSerde": "JSON_SCHEMA",
+    "io.confluent.kafka.streams.serdes.protobuf.KafkaProtobufSerde": "PROTOBUF",
+}
+_OF_CLASSES: Final = {
+    "io.confluent.kafka.streams.serdes.avro.SpecificAvroSerde": "AvroSerde with the schema of the class",
+    "io.confluent.kafka.streams.serdes.avro.ReflectionAvroSerde": "AvroSerde with the schema of the class",
+}
+_WITH_SCHEMA: Final = re.compile(rf"({'|'.join(_SCHEMAS)})(?:\((\{{.*\}})\))?", re.DOTALL)
 _OUTER: Final = re.compile(
     r"(LIST|TIME_WINDOWED|SESSION_WINDOWED|DELIMITED|CHANGE|SUBSCRIPTION|RESPONSE)\((.*)\)", re.DOTALL
 )
@@ -53,6 +71,8 @@ def by_name(name: str) -> Serde:
     """Return the serde that has this name in a plan. Raises LookupError."""
     if (simple := _SIMPLE.get(name)) is not None:
         return simple
+    if (of_schema := _WITH_SCHEMA.fullmatch(name)) is not None:
+        return _with_schema(of_schema[1], json.loads(of_schema[2] or "{}"))
     found = _OUTER.fullmatch(name)
     if found is None:
         raise LookupError(f"no serde has the name {name!r}")
@@ -70,6 +90,12 @@ def by_name(name: str) -> Serde:
         return TimeWindowedSerde(by_name(key) if key else None, window_ms)
     columns = (column.partition(":") for column in inner[2:].split(","))
     return DelimitedSerde({name: kind for name, _, kind in columns}, inner[:1])
+
+
+def _with_schema(label: str, options: dict[str, Any]) -> Serde:
+    room, kind = _SCHEMAS[label]
+    found: Serde = getattr(import_module(f"broker_streams.serdes.schemas.{room}"), kind)(**options)
+    return found
 
 
 def _of_tables(kind: str, parts: str) -> Serde:
@@ -94,9 +120,13 @@ def of(given: Any) -> Serde | None:
         short = given.removeprefix(_PACKAGE)
         if short in _CLASSES:
             return _CLASSES[short]
+        if given in _CONFLUENT:
+            return _with_schema(_CONFLUENT[given], {})
+        if given in _OF_CLASSES:
+            raise ValueError(f"{given} is about a class of Java; give {_OF_CLASSES[given]}")
         try:
             return by_name(given)
         except (LookupError, ValueError):
-            allowed = ", ".join((*_SIMPLE, *(_PACKAGE + each for each in _CLASSES)))
+            allowed = ", ".join((*_SIMPLE, *_SCHEMAS, *(_PACKAGE + each for each in _CLASSES), *_CONFLUENT))
             raise ValueError(f"{given!r} is no serde; allowed are {allowed}") from None
     raise ValueError(f"{given!r} is no serde: it has no methods serialize and deserialize")

@@ -59,6 +59,9 @@ class SubscriptionSerde:
     `inner` is the serde of left keys; None: the application's default, which a task sets.
     """
 
+    # The left key is a key of its table, though it is part of a value here.
+    has_key_inside: Final = True
+
     def __init__(self, inner: Serde | None, topic: str, store: str) -> None:
         self.inner = inner
         self.topic = topic

@@ -14,7 +14,9 @@ from broker_streams.kernel.settings import TaskSettings
 from broker_streams.plan.stores import Store, StoreKind
 from broker_streams.plan.topology import Sink, Source, Topology
 from broker_streams.records import NO_HEADERS
+from broker_streams.registry.opening import open_registry
 from broker_streams.serdes import Serde, SerdeError, names
+from broker_streams.serdes.schemas.binding import with_registry
 from broker_streams.testing.case_file import Case, CaseError, Step
 from broker_streams.testing.case_values import Shown, canonical, headers_of, headers_shown, shown, typed
 from broker_streams.testing.topology_test_driver import TopologyTestDriver
@@ -118,7 +120,8 @@ class Serdes:
     def __init__(self, topology: Topology, config: Mapping[str, Any], given: Mapping[str, Mapping[str, str]]) -> None:
         """Raises CaseError: a name in `given` is no serde."""
         self._topology = topology
-        self._settings = TaskSettings.of({"application.id": "topology-test-driver", **config})
+        known = {"application.id": "topology-test-driver", **config}
+        self._settings = TaskSettings.of(known, open_registry(known))
         self._given: dict[str, dict[str, Serde | None]] = {}
         for topic, parts in given.items():
             try:
@@ -143,7 +146,10 @@ class Serdes:
                     f"no source or sink of the topology has topic {topic}: name its serdes, as"
                     f" `topics: {{{topic}: {{key: STRING, value: JSON}}}}`"
                 )
-            found.append(serde)
+            try:
+                found.append(with_registry(serde, self._settings.registry, is_key=part == "key"))
+            except ValueError as error:
+                raise CaseError(f"topic {topic}: {error}") from None
         return found[0], found[1]
 
     def _node(self, topic: str) -> Source | Sink | None:

@@ -20,6 +20,8 @@ from broker_streams.kernel.settings import TaskSettings
 from broker_streams.kernel.stores.factory import open_stores
 from broker_streams.plan.stores import Store
 from broker_streams.records import Headers, Record, RecordMetadata
+from broker_streams.registry.opening import open_registry
+from broker_streams.serdes.schemas.binding import with_registry
 
 
 class CapturedForward(NamedTuple):
@@ -52,7 +54,8 @@ class MockProcessorContext(ProcessorContext):
         stores: Iterable[Store] = (),
         task_id: tuple[int, int] = (0, 0),
     ) -> None:
-        settings = TaskSettings.of({"application.id": "mock-processor-context", **(config or {})})
+        given = {"application.id": "mock-processor-context", **(config or {})}
+        settings = TaskSettings.of(given, open_registry(given))
         state = TaskState(settings.application_id, task_id)
         # Changes of stores: store, key, value, timestamp, headers.
         self.changes: list[tuple[str, bytes, bytes | None, int, Headers]] = []
@@ -64,7 +67,8 @@ class MockProcessorContext(ProcessorContext):
             self.changes.append(change)
 
         # Rows go to the store at once: a cache would keep changes back until a commit, which does not come.
-        opened = open_stores(stores, state, changed, settings.key_serde, settings.value_serde, 0)
+        bound = with_registry(tuple(stores), settings.registry)
+        opened = open_stores(bound, state, changed, settings.key_serde, settings.value_serde, 0)
         super().__init__("mock-processor", state, {}, opened, self._capture_schedule, self._capture_commit)
         self.forward_all = self._capture
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
+from broker_streams import settings
 from broker_streams.dsl.topology import Topology
 from broker_streams.kernel.build import build, build_global
 from broker_streams.kernel.errors import Output, log_and_continue
@@ -28,7 +29,9 @@ from broker_streams.plan.stores import StoreKind
 from broker_streams.plan.topology import Source, Subtopology
 from broker_streams.plan.topology import Topology as Plan
 from broker_streams.records import NO_HEADERS, Headers
+from broker_streams.registry.opening import open_registry
 from broker_streams.serdes import names
+from broker_streams.serdes.schemas.binding import with_registry
 from broker_streams.testing.stores import PlainStore, PlainWindowStore
 from broker_streams.testing.topics import InputTopic, OutputTopic
 
@@ -50,7 +53,9 @@ class TopologyTestDriver:
     ) -> None:
         plan = topology.plan if isinstance(topology, Topology) else topology
         given = {"application.id": "topology-test-driver", **(config or {})}
-        self._settings = TaskSettings.of(_EMIT_AT_ONCE | given)
+        found = settings.read(_EMIT_AT_ONCE | given)
+        settings.warn(found)
+        self._settings = TaskSettings.of(found, open_registry(found))
         self._plan = plan
         self._now_ms = initial_wall_clock_time_ms
         # All records that were written, those of changelogs too, as (topic, partition, key, value, timestamp, headers).
@@ -102,15 +107,20 @@ class TopologyTestDriver:
         `start_timestamp_ms` (the driver's time), and each further one `auto_advance_ms` more.
         """
         start_ms = self._now_ms if start_timestamp_ms is None else start_timestamp_ms
-        key_serde = names.of(key) or self._settings.key_serde
-        value_serde = names.of(value) or self._settings.value_serde
+        key_serde, value_serde = self._serdes(key, value)
         return InputTopic(self.pipe_raw, topic, key_serde, value_serde, start_ms, auto_advance_ms)
 
     def create_output_topic(self, topic: str, *, key: Any = None, value: Any = None) -> OutputTopic:
         """A topic to read from, changelogs and repartition topics too."""
-        key_serde = names.of(key) or self._settings.key_serde
-        value_serde = names.of(value) or self._settings.value_serde
+        key_serde, value_serde = self._serdes(key, value)
         return OutputTopic(self._queues, topic, key_serde, value_serde)
+
+    def _serdes(self, key: Any, value: Any) -> tuple[Any, Any]:
+        registry = self._settings.registry
+        return (
+            with_registry(names.of(key) or self._settings.key_serde, registry, is_key=True),
+            with_registry(names.of(value) or self._settings.value_serde, registry),
+        )
 
     def produced_topic_names(self) -> set[str]:
         return set(self._queues)

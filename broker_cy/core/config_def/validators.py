@@ -21,6 +21,7 @@ _RANGE = re.compile(rf"\[({_NUMBER}),\.\.\.(?:,({_NUMBER}))?\]( or -1)?")
 _CHOICE = re.compile(r"(\(case insensitive\) )?\[([A-Za-z0-9_:. ,-]+)\]( non-empty)?")
 _THROTTLED = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 _OFFSET_RESET = "[latest, earliest, by_duration:PnDTnHnMn.nS]"
+_CONSUMER_RESET = "[latest, earliest, none, by_duration:PnDTnHnMn.nS]"
 _HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:@\[\]]+):[0-9]{1,5}", re.ASCII)
 _VOTER = re.compile(r"[0-9]+@" + _HOST_PORT.pattern, re.ASCII)
 
@@ -34,7 +35,8 @@ def from_column(text: str, config_type: ConfigType) -> Validator | None:
         "non-empty string": _non_empty_string,
         "any non-empty value": _list_of(None, may_be_empty=False, shown="any non-empty value"),
         _THROTTLED: _throttled_replicas,
-        _OFFSET_RESET: _offset_reset,
+        _OFFSET_RESET: _offset_reset(("latest", "earliest")),
+        _CONSUMER_RESET: _offset_reset(("latest", "earliest", "none")),
         "{id}@{host}:{port}": _voters,
         "{host}:{port}": _bootstrap_servers,
     }
@@ -120,16 +122,21 @@ def _throttled_replicas(name: str, value: Any) -> None:
         )
 
 
-def _offset_reset(name: str, value: Any) -> None:
-    kind, _, duration = value.partition(":")
-    if value in ("earliest", "latest") or (kind == "by_duration" and _is_duration(duration)):
-        return
-    raise invalid(
-        name,
-        value,
-        f"Invalid value `{value}` for configuration {name}. The value must be either 'earliest', 'latest' or of the "
-        "format 'by_duration:<PnDTnHnMn.nS>'.",
-    )
+def _offset_reset(allowed: tuple[str, ...]) -> Validator:
+    shown = "".join(f", '{each}'" for each in allowed if each not in ("earliest", "latest"))
+
+    def check(name: str, value: Any) -> None:
+        kind, _, duration = value.partition(":")
+        if value in allowed or (kind == "by_duration" and _is_duration(duration)):
+            return
+        raise invalid(
+            name,
+            value,
+            f"Invalid value `{value}` for configuration {name}. The value must be either 'earliest', 'latest'{shown} "
+            "or of the format 'by_duration:<PnDTnHnMn.nS>'.",
+        )
+
+    return check
 
 
 def _is_duration(text: str) -> bool:

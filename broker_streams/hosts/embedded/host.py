@@ -47,6 +47,7 @@ from broker_streams.kernel.build import build_global
 from broker_streams.kernel.errors import StreamsError
 from broker_streams.plan.topology import Source, TopologyError
 from broker_streams.plan.topology import Topology as Plan
+from broker_streams.registry.ahead import Ahead
 
 _LOG = logging.getLogger("broker_streams")
 # Chunks that were read and not processed.
@@ -108,6 +109,7 @@ class EmbeddedHost:
             lambda: str(uuid4()),
         )
         self._link = client.coordinator_link(self.member)
+        self._ahead = Ahead(plan, settings.task)
         self._writer = Writer(client, settings, f"{settings.application_id}-{process_id}-1")
         self._topics = Topics(client, plan, settings.application_id)
         self._global = build_global(plan, settings.task)
@@ -120,7 +122,7 @@ class EmbeddedHost:
             now_ms,
         )
         self.queries = Queries(self, self._global.stores if self._global is not None else {})
-        self._isolation = Isolation.READ_COMMITTED if settings.is_exactly_once else Isolation.READ_UNCOMMITTED
+        self._isolation = Isolation.READ_COMMITTED if settings.reads_committed else Isolation.READ_UNCOMMITTED
         self.committed = self.processed = 0
         self._turn = asyncio.Lock()
         self._stopping = asyncio.Event()
@@ -178,6 +180,8 @@ class EmbeddedHost:
                 self.life.enter(InstanceState.NOT_RUNNING)
 
     async def _run(self) -> None:
+        if not await self._is_prepared():
+            return
         await self._topics.look()
         followed = []
         if self._global is not None:
@@ -201,6 +205,22 @@ class EmbeddedHost:
                 task.cancel()
             await asyncio.gather(stopping, *followed, return_exceptions=True)
             await self._end(is_clean=is_clean)
+
+    async def _is_prepared(self) -> bool:
+        """Wait for the schemas of results. False: the application stops first. Raises SerdeError."""
+        asked: list[asyncio.Task[Any]] = [
+            asyncio.create_task(self._ahead.prepare()),
+            asyncio.create_task(self._stopping.wait()),
+        ]
+        try:
+            await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+            if asked[0].done():
+                asked[0].result()
+            return asked[0].done()
+        finally:
+            for each in asked:
+                each.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
 
     async def _end(self, *, is_clean: bool) -> None:
         await self._stop_reading()
@@ -448,6 +468,8 @@ class EmbeddedHost:
         try:
             async with self._client.records.reader(self.tasks.positions(), isolation=self._isolation) as reader:
                 async for chunk in reader:
+                    # Here and not in a step: a registry that is slow holds up no heartbeat.
+                    await self._ahead.load(chunk.partition.topic, chunk.records)
                     await self._chunks.put(chunk)
         except ClientError as error:
             await self._chunks.put(error)

@@ -242,7 +242,7 @@ class Tasks:
                 ]
                 each.task.add(key.topic, key.partition, inputs)
                 each.positions[key] = chunk.next_offset
-                end = chunk.last_stable_offset if self._settings.is_exactly_once else chunk.high_watermark
+                end = chunk.last_stable_offset if self._settings.reads_committed else chunk.high_watermark
                 each.lags[key] = lag = max(0, end - chunk.next_offset)
                 each.task.update_lags({(key.topic, key.partition): lag})
                 return True

@@ -33,6 +33,7 @@ from broker_streams.hosts.spark.query import Query
 from broker_streams.hosts.spark.topics import Topics, prepared
 from broker_streams.kernel.errors import StreamsError
 from broker_streams.plan.topology import Topology
+from broker_streams.settings import read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +45,6 @@ SPARK: Final = "spark."
 MEMORY: Final = "spark.driver.memory"
 # Offsets of one batch of a query, at most.
 ROWS_MAX: Final = "spark.streams.batch.records.max"
-ROWS: Final = 200_000
 # Batches of all queries of a driver that run at a time; by default as many as this machine has cores, and two at least.
 BATCHES_MAX: Final = "spark.streams.concurrent.batches.max"
 # Runs of a query that end without a batch, one after the other; then the application ends.
@@ -76,7 +76,7 @@ class SparkApplication:
         settings = HostSettings.of(config)
         if not settings.is_exactly_once:
             raise ValueError(f"processing.guarantee is {settings.guarantee}; on Spark {EXACTLY_ONCE} is allowed")
-        self.rows_max = _number(config, ROWS_MAX, ROWS)
+        self.rows_max: int = read(config).get(ROWS_MAX)
         _batches(config)
         self.topology, self.config, self.settings = topology, config, settings
         self.data = shipped.packed(shipped.Shipped(topology, config), directory)
@@ -349,15 +349,5 @@ def _reason(text: str) -> str:
 
 
 def _batches(config: Mapping[str, Any]) -> int:
-    return _number(config, BATCHES_MAX, max(2, os.cpu_count() or 1))
-
-
-def _number(config: Mapping[str, Any], name: str, default: int) -> int:
-    given = config.get(name, default)
-    try:
-        found = int(given)
-    except (TypeError, ValueError):
-        found = 0
-    if found < 1:
-        raise ValueError(f"{name} is {given!r}; a whole number of 1 or more is allowed")
-    return found
+    found: int | None = read(config).get(BATCHES_MAX)
+    return max(2, os.cpu_count() or 1) if found is None else found

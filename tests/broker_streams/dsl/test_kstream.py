@@ -329,7 +329,7 @@ def test_wrong_calls_are_refused() -> None:
         (lambda: stream.process(Upper, Store("s", StoreKind.KEY_VALUE)), "is no name of a store"),
         (lambda: stream.merge("x"), "'x' is no stream"),
         (lambda: builder.stream([]), "at least one topic"),
-        (lambda: builder.stream("x", offset_reset="first"), "offset reset 'first' is not known"),
+        (lambda: builder.stream("x", offset_reset="first"), "first for configuration offset_reset"),
     ):
         with pytest.raises(TopologyError, match=re.escape(text)):
             call()  # type: ignore[no-untyped-call]

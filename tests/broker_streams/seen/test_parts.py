@@ -133,7 +133,7 @@ def test_rows_need_a_token_where_others_reach_the_address(tmp_path: Path) -> Non
         ({"application.server": "host"}, "application.server: 'host'"),
         ({"brokercy.streams.listener": "host:x"}, "brokercy.streams.listener: 'host:x'"),
         ({"brokercy.streams.token.file": "/missing"}, "/missing cannot be read"),
-        ({"brokercy.streams.events": "maybe"}, "brokercy.streams.events is 'maybe'"),
+        ({"brokercy.streams.events": "maybe"}, "maybe for configuration brokercy.streams.events"),
     ],
 )
 def test_wrong_settings_are_named(given: dict[str, str], named: str) -> None:
