@@ -53,6 +53,9 @@ class LruRows:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def estimate(self) -> int:
+        return len(self._rows)
+
 
 class LoggedLru(LoggedKeyValue):
     """Writes the deletion of a row that was dropped, too: in front of the change that dropped it, as Kafka does."""
