@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
 
 from broker_streams.kernel.processor import TaskState
@@ -39,6 +39,11 @@ class LruRows:
         self._rows.move_to_end(key)
         if len(self._rows) > self._max_rows:
             self.dropped = self._rows.popitem(last=False)[0]
+
+    def put_all(self, rows: Mapping[bytes, bytes | None]) -> None:
+        # Deletions first: a row that is dropped for another one is deleted in the changelog, and none else may go.
+        for key, value in sorted(rows.items(), key=lambda row: row[1] is not None):
+            self.put(key, value)
 
     def items(
         self, low: bytes | None = None, high: bytes | None = None, with_high: bool = True, reverse: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,18 @@ def test_the_row_that_was_used_longest_ago_goes() -> None:
     assert len(context.changes) == 4
     assert store.delete("d") == 0
     assert store.approximate_num_entries() == 1
+
+
+def test_a_changelog_with_many_records_leaves_its_rows() -> None:
+    """If this fails, a store begins with other rows than it had."""
+    store: Any = MockProcessorContext(stores=[COUNTS]).state_store("counts")
+    store.put("x", 1)
+    store.put("y", 1)
+    changes = [("z", 1), ("z", None), ("x", None), ("z", 2)]
+    store.restore_all(
+        [SimpleNamespace(key=k.encode(), value=v and LONG.serialize("", v), timestamp=0) for k, v in changes]
+    )
+    assert list(store.all()) == [("y", 1), ("z", 2)]
 
 
 @pytest.mark.parametrize(
