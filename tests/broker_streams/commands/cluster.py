@@ -57,6 +57,7 @@ class Cluster:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
+        self._host: asyncio.Task[None]
 
     def application(self, folder: Path, name: str, text: str = COUNTS, *, inputs: str = "", outputs: str = "") -> Path:
         """Write an application, whose topics are NAME-in and NAME-out, with the cluster's address."""
@@ -107,7 +108,13 @@ class Cluster:
 
         async def job() -> None:
             async with self.running(path, **changed) as client:
-                await until(client, path, expected)
+                waiting = asyncio.create_task(until(client, path, expected))
+                await asyncio.wait((waiting, self._host), return_when=asyncio.FIRST_COMPLETED)
+                if self._host.done():
+                    # Its error is the reason.
+                    waiting.cancel()
+                    self._host.result()
+                await waiting
 
         asyncio.run(job())
 
@@ -117,7 +124,7 @@ class Cluster:
         application = load(path, {name.replace("_", "."): value for name, value in changed.items()})
         async with self.client() as client:
             host = EmbeddedHost(client, application.topology, HostSettings.of(application.config))
-            task = asyncio.create_task(host.run())
+            self._host = task = asyncio.create_task(host.run())
             try:
                 yield client
                 host.stop()
