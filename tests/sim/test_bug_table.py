@@ -65,6 +65,7 @@ PLANTING = {
     "cluster": "test_world.test_clusters_find_planted_defects",
     "several disks": "test_world.test_clusters_find_planted_defects_of_several_disks",
     "two clusters": "test_mirror_worlds.test_planted_defects_are_found",
+    "application": "test_app_worlds.test_planted_defects_are_found",
     "pulse": "test_pulse_simulation.test_planted_defect_is_found",
     "shards": "test_shard_simulation.test_planted_defect_is_found",
     "single": "test_single_defects.test_planted_defect_is_found",

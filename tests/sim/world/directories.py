@@ -86,7 +86,7 @@ def bootstrap_records(plan: Plan) -> list[VersionedRecord] | None:
     """Those of a cluster with share or streams groups; None for any other one."""
     if plan.has_shares:
         return _share_records()
-    return _features({"share.version"}) if plan.has_streams else None
+    return _features({"share.version"}) if plan.has_streams or plan.instances else None
 
 
 def _share_records() -> list[VersionedRecord]:

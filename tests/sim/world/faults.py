@@ -18,7 +18,7 @@ from tests.sim.world.plan import CLIENTS, EVERYBODY, NODES, ONE_NODE, OTHER_CLUS
 from tests.support.power import Disk
 
 if TYPE_CHECKING:
-    from tests.sim.world.mirror_process import MirrorProcess
+    from tests.sim.world.process import Program
     from tests.sim.world.world import World
 
 
@@ -37,7 +37,7 @@ def begin(world: World, fault: Fault) -> None:
     return None
 
 
-def _begin_at_process(world: World, process: MirrorProcess, fault: Fault) -> None:
+def _begin_at_process(world: World, process: Program, fault: Fault) -> None:
     """A process without a disk and without a clock that matters."""
     match fault.kind:
         case "kill":
@@ -203,9 +203,9 @@ def _links(world: World, fault: Fault, *, up: bool, down: bool) -> list[tuple[st
 
 
 def _links_of_process(world: World, fault: Fault, *, up: bool, down: bool) -> list[tuple[str, str]]:
-    """The links between a process that copies and all brokers, those of the source or of the target, or one of them."""
-    sources, targets = (list(cluster.machines) for cluster in world.clusters.values())
-    every = sources + targets
+    """The links between a process and all brokers, those of the source or of the target, or one of them."""
+    sides = [list(cluster.machines) for cluster in world.clusters.values()]
+    every, sources, targets = [each for side in sides for each in side], sides[0], sides[-1]
     hosts = {
         EVERYBODY: every,
         NODES: sources,

@@ -122,6 +122,13 @@ STREAMS_GROUPS = {
     "group.streams.heartbeat.interval.ms": "500",
     "group.streams.max.size": str(CONSUMERS_MAX),
 }
+# The same for instances of an application: others take the tasks of one that stands still, before its requests time
+# out. One that was killed is a member until its session ends.
+INSTANCES = {
+    "group.streams.session.timeout.ms": "1500",
+    "group.streams.heartbeat.interval.ms": "300",
+    "group.streams.max.size": "50",
+}
 INITIAL_DELAYS_MS = (0, 0, 600)
 # The same for machines with several disks: more copies run at the same time, and steps of a move take some time.
 SEVERAL_DISKS = {"num.replica.alter.log.dirs.threads": "2", "log.dir.failure.timeout.ms": "60000"}
@@ -175,8 +182,10 @@ class Machine:
             self.settings |= CONSUMER_GROUPS | {"group.consumer.assignment.interval.ms": str(interval_ms)}
         if world.plan.has_shares:
             self.settings |= share_groups(world)
-        if world.plan.has_streams:
+        if world.plan.has_streams or world.plan.instances:
             self.settings |= streams_groups(world)
+        if world.plan.instances:
+            self.settings |= INSTANCES
         if world.plan.has_metadata_disks:
             self.data, self.metadata = f"{root}/data", f"{root}/metadata"
             self.data_paths = [self.data]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_cy.admin import client as admin_client
@@ -25,19 +26,15 @@ from broker_mirror.merged import Pair
 from broker_mirror.service import FlowKeeper
 from broker_mirror.sharing import Share
 from broker_mirror.tasks import host as tasks_host
-from tests.sim.world.clock import EPOCH_MS, MachineClock
+from tests.sim.world.clock import EPOCH_MS
 from tests.sim.world.loop import SimLoop
 from tests.sim.world.network import PORT
-from tests.sim.world.outgoing import Outgoing
+from tests.sim.world.process import Program, connect_from, running_in
 
 if TYPE_CHECKING:
     from broker_cy.admin import AdminClient
     from tests.sim.world.world import World
 
-# A killed process starts again, or another one, after one of these times.
-RESTARTS_US = (0, 300_000, 2_000_000)
-# A stopped process ends within this time: as its supervisor, the world kills it then.
-STOP_US = 5_000_000
 # In place of 10 s, 30 s and 60 s: a world lasts for seconds.
 SESSION_MS, REBALANCE_MS, PAUSE_MAX_S = 2_000, 6_000, 2.0
 # The time between two looks at the status of a process that has found records deleted.
@@ -107,18 +104,13 @@ def seams(world: World) -> list[tuple[Any, str, Any]]:
     """Return the parts of the machine that the code of a process uses, and short times."""
     wall = _Clock(lambda: (EPOCH_MS + world.time.now_us // 1000) / 1000)
 
-    def running() -> MirrorProcess:
-        loop = asyncio.get_running_loop()
-        return next(each for each in world.processes.values() if each.loop is not None and each.loop.as_loop is loop)
-
-    async def connect(protocol: asyncio.BufferedProtocol, host: str, port: int, tls: object = None) -> None:
-        await Outgoing(running(), protocol, host, port).open()
-
     right = CopyMachine.lost
 
     def lost(self: CopyMachine, key: tuple[str, int], offset: int, start: int) -> None:
         right(self, key, offset, start)
-        running().look_for_losses()
+        process = running_in(world)
+        assert isinstance(process, MirrorProcess)
+        process.look_for_losses()
 
     async def pause(_: Turns) -> None:
         """The time of the real machine has no effect."""
@@ -131,7 +123,7 @@ def seams(world: World) -> list[tuple[Any, str, Any]]:
         )
 
     return [
-        (admin_client, "MACHINE", ClientOutgoing(connect, ManualClock(EPOCH_MS))),
+        (admin_client, "MACHINE", ClientOutgoing(partial(connect_from, world), ManualClock(EPOCH_MS))),
         (MACHINE_RANDOMNESS, "_source", world.draws("mirror processes")),
         (Turns, "pause", pause),
         *((each, "time", wall) for each in (announcing, copy_host, loading)),
@@ -142,66 +134,24 @@ def seams(world: World) -> list[tuple[Any, str, Any]]:
     ]
 
 
-class MirrorProcess:
+class MirrorProcess(Program):
     """The process on `host`, from its start to its end, and the ones after it."""
 
     def __init__(self, world: World, host: str, rate: float) -> None:
-        self.world, self.host = world, host
-        self.draw = world.draws(host)
-        self.clock = MachineClock(world.time, rate)
-        self.loop: SimLoop | None = None
-        self.outgoing: dict[Outgoing, None] = {}
+        super().__init__(world, host, rate)
         self.flow = flow_of(world)
-        self.paused_until_us = 0
-        self.ends = 0
         self._keeper: FlowKeeper | None = None
-        self._main: asyncio.Task[None] | None = None
-        self._turn_at_us = -1
-        self.is_stopping = self.stays_down = False
         self._look: asyncio.TimerHandle | None = None
 
-    def start(self) -> None:
-        if self.loop is not None or self.stays_down:
-            return
-        self.world.note(f"{self.host} starts")
-        self.loop = SimLoop(self.clock, self.draw, self._wake, self._wake_now, forgets_tasks_at_once=False)
+    def begin(self, loop: SimLoop) -> asyncio.Task[None]:
         self._keeper = FlowKeeper(self.flow, _copier_of, None, self.world.wall_ms)
-        self.is_stopping = False
-        self._main = self.loop.create_task(self._keeper.keep())
-        self._schedule()
+        return loop.create_task(self._keeper.keep())
 
-    def stop(self) -> None:
-        """As by SIGTERM; another process follows."""
-        if self.loop is None or self._main is None or self.is_stopping:
-            return
-        self.world.note(f"{self.host} stops")
-        self.is_stopping = True
-        main, loop = self._main, self.loop
-        self._main.cancel()
+    def ask_to_stop(self, main: asyncio.Task[None]) -> None:
+        main.cancel()
 
-        def ended(_: object) -> None:
-            if self.loop is loop:
-                self.world.at(self.world.time.now_us, lambda: self.kill(loop))
-
-        main.add_done_callback(ended)
-        self.world.at(self.world.time.now_us + STOP_US, lambda: self.kill(loop))
-
-    def kill(self, which: SimLoop | None = None) -> None:
-        """End the process between two turns, unless it is another one than that of `which`."""
-        if self.loop is None or (which is not None and self.loop is not which):
-            return
-        self.world.note(f"{self.host} ends")
-        self.ends += 1
-        for outgoing in list(self.outgoing):
-            outgoing.end(silently=False)
-        self.outgoing.clear()
-        self.loop.kill()
-        self.loop = self._keeper = self._main = self._look = None
-        delay_us = self.draw.choice(RESTARTS_US)
-        self.world.at(self.world.time.now_us + delay_us + 1, self.start)
-
-    def pause(self, us: int) -> None:
-        self.paused_until_us = max(self.paused_until_us, self.world.time.now_us + us)
+    def ended(self) -> None:
+        self._keeper = self._look = None
 
     def look_for_losses(self) -> None:
         """Read the status now, and from time to time until the process ends: it names deleted records, but a problem of
@@ -215,46 +165,6 @@ class MirrorProcess:
 
     def describe(self) -> str:
         return "down" if self._keeper is None else str(self._keeper.status())
-
-    def go_on(self) -> None:
-        """It stands still no longer; one that has ended starts again."""
-        self.paused_until_us = 0
-        self.start()
-        self._turn_at_us = -1
-        self._schedule()
-
-    # --- turns, as those of a machine
-
-    def _wake(self, monotonic_s: float) -> None:
-        self._schedule_at(self.clock.world_us(monotonic_s))
-
-    def _wake_now(self) -> None:
-        self._schedule_at(self.world.time.now_us)
-
-    def _schedule(self) -> None:
-        if self.loop is not None and (due_s := self.loop.next_s()) is not None:
-            self._wake(due_s)
-
-    def _schedule_at(self, at_us: int) -> None:
-        at_us = max(at_us, self.world.time.now_us, self.paused_until_us)
-        if self._turn_at_us < 0 or at_us < self._turn_at_us:
-            self._turn_at_us = at_us
-            self.world.at(at_us + self.draw.randint(1, 60), lambda: self._turn(at_us))
-
-    def _turn(self, planned_us: int) -> None:
-        if planned_us != self._turn_at_us:
-            return
-        self._turn_at_us = -1
-        loop = self.loop
-        if loop is None:
-            return
-        if self.world.time.now_us < self.paused_until_us:
-            self._schedule_at(self.paused_until_us)
-            return
-        loop.turn()
-        if loop.failure is not None:
-            raise loop.failure
-        self._schedule()
 
 
 def _copier_of(flow: Flow, source: AdminClient, target: AdminClient, share: Share) -> CopyFlow:

@@ -87,6 +87,8 @@ class Plan:
     targets: tuple[str, ...] = ()
     # The hosts of the processes that copy from the first cluster into the second one, instead of links.
     copiers: tuple[str, ...] = ()
+    # The hosts of the instances of an application of broker_streams.
+    instances: tuple[str, ...] = ()
     # When the mirrors are promoted; 0: never. `reverses`: the first cluster mirrors the promoted topics afterwards.
     promote_us: int = 0
     reverses: bool = False
@@ -104,6 +106,7 @@ class Plan:
         found["clients"] = tuple((name, host) for name, host in found["clients"])
         found["controllers"], found["voters"] = tuple(found["controllers"]), tuple(found["voters"])
         found["targets"], found["copiers"] = tuple(found["targets"]), tuple(found["copiers"])
+        found["instances"] = tuple(found["instances"])
         found["faults"] = tuple(Fault(**each) for each in found["faults"])
         found["later"] = tuple(Fault(**each) for each in found["later"])
         return Plan(**found)
@@ -192,6 +195,7 @@ CLUSTER_SHARES = "cluster-shares"
 CLUSTER_STREAMS = "cluster-streams"
 MIRROR_LINK = "mirror-link"
 MIRROR_COPY = "mirror-copy"
+STREAMS_APP = "streams-app"
 PROFILES = {
     EVERYTHING: Profile(
         (*2 * ("plain", "txn", "reader", "member"), "refused", "static", "operator", "fencer"), (*ALWAYS, *ENDING)
@@ -254,6 +258,7 @@ NAMES = (
     CLUSTER_STREAMS,
     MIRROR_LINK,
     MIRROR_COPY,
+    STREAMS_APP,
 )
 
 
@@ -288,6 +293,10 @@ def plan_of(seed: int, profile: str = EVERYTHING) -> Plan:
         from tests.sim.world.mirror_plan import copy_plan, link_plan
 
         return link_plan(seed) if profile == MIRROR_LINK else copy_plan(seed)
+    if profile == STREAMS_APP:
+        from tests.sim.world.app_plan import app_plan
+
+        return app_plan(seed)
     content = PROFILES[profile]
     draw = Draws(seed, "plan", Trace())
     is_synced = draw.chance(content.synced)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 import os
 import random
 from collections.abc import Callable, Sequence
@@ -20,7 +21,9 @@ from broker_cy.storage import open_directories, written_points
 from tests.history.checker import check
 from tests.history.operations import Compact, Place, Recorder, Unclean
 from tests.sim.world import blocking, disks, faults
+from tests.sim.world.applications import Application
 from tests.sim.world.clients.admins import Admin
+from tests.sim.world.clients.app_admins import AppAdmin
 from tests.sim.world.clients.base import Client, Spot
 from tests.sim.world.clients.cluster_admins import ClusterAdmin
 from tests.sim.world.clients.committers import Committer
@@ -51,6 +54,7 @@ from tests.sim.world.copies import Copies
 from tests.sim.world.draws import ENTRIES_MAX, Draws, Trace
 from tests.sim.world.fenced import Fenced
 from tests.sim.world.groups import Groups
+from tests.sim.world.instances import Instance
 from tests.sim.world.jbod import misplaced
 from tests.sim.world.loop import SimLoop
 from tests.sim.world.machine import Machine
@@ -59,6 +63,7 @@ from tests.sim.world.mirrors import Mirrors, links_of
 from tests.sim.world.network import Network
 from tests.sim.world.owners import Owners
 from tests.sim.world.plan import MOVER, REPLACE_DISK, Fault, Plan
+from tests.sim.world.process import Program
 from tests.sim.world.rest import restless
 from tests.sim.world.shares import Shares
 from tests.support.power import replaced, steady_files
@@ -72,6 +77,8 @@ IN_SYNC_S = 30
 IN_PLACE_S = 120
 # The same until everything is copied: a group rebalances, and its members fail and start again, before that.
 COPIED_S = 60
+# The same until everything is processed, before and after a restart of all instances.
+PROCESSED_S = 60
 # The same until mirrors have everything that their sources have; and the time with faults after a reversal.
 MIRRORED_S, REVERSAL_US = 30, 2_500_000
 # The same until groups of members that read on are stable. A session, a rebalance, and the refresh of expressions,
@@ -111,6 +118,7 @@ KINDS: dict[str, type[Client]] = {
     "mirrorreader": MirrorReader,
     "mirrorwriter": MirrorWriter,
     "committer": Committer,
+    "adminapp": AppAdmin,
 }
 # In a cluster, instead of the same.
 IN_CLUSTER: dict[str, type[Client]] = {"admin": ClusterAdmin}
@@ -130,7 +138,7 @@ class World:
     """Runs `plan` on disks below `root`, which must be in memory."""
 
     def __init__(self, plan: Plan, root: str, trace: Trace | None = None) -> None:
-        self.plan = plan
+        self.plan, self.root = plan, root
         self.trace = trace or Trace()
         self.time = WorldTime()
         self.network = Network(self, self.draws("network"))
@@ -171,10 +179,13 @@ class World:
             self.sites = dict(self.clusters)
         self.mirrors = Mirrors(self) if plan.targets and not plan.copiers else None
         self.copies = Copies(self) if plan.copiers else None
-        self.processes = {
+        self.application = Application(self) if plan.instances else None
+        self.processes: dict[str, Program] = {
             host: MirrorProcess(self, host, 1 + drift / 1e6)
             for host, drift in zip(plan.copiers, plan.drifts_ppm, strict=False)
         }
+        drifts = itertools.cycle(plan.drifts_ppm)
+        self.processes |= {host: Instance(self, host, 1 + next(drifts) / 1e6) for host in plan.instances}
         # Written data that was not synced is never lost.
         self.keeps_unsynced = plan.is_synced or not any(
             each.kind.startswith("lose_power") for each in (*plan.faults, *plan.later)
@@ -248,6 +259,7 @@ class World:
                 steady_files(),
                 self._machines_installed(),
                 self.copies.installed() if self.copies is not None else nullcontext(),
+                self.application.installed() if self.application is not None else nullcontext(),
             ):
                 self._run()
         finally:
@@ -300,6 +312,10 @@ class World:
         ]
         if self.copies is not None:
             self._wait(COPIED_S, "to be copied", self.copies.behind)
+        if self.application is not None:
+            self._wait(PROCESSED_S, "to be processed", self.application.behind)
+            self.application.restart()
+            self._wait(PROCESSED_S, "to be restored", self.application.behind)
         if self.mirrors is not None:
             self._wait(MIRRORED_S, "to be mirrored", self.mirrors.behind)
             last += [self._add(client) for client in self.mirrors.last_readers()]

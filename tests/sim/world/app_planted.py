@@ -1,0 +1,111 @@
+"""Defects of the embedded host of broker_streams that worlds of the profile `streams-app` have to find."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from broker_cy.admin.offsets import Isolation
+from broker_streams.hosts.embedded import host as embedded
+from broker_streams.hosts.embedded.host import EmbeddedHost
+from broker_streams.hosts.embedded.restoring import Restorer
+from broker_streams.hosts.embedded.writer import Writer
+from broker_streams.kernel.task import Task
+from tests.sim.world.plan import STREAMS_APP
+from tests.sim.world.planted import Plant, Planted
+
+# So many seeds from the first one on find a defect.
+SEEDS = 30
+# One of so many records is left out.
+FORGOTTEN_EVERY = 7
+
+
+class Uncommitted:
+    READ_COMMITTED = READ_UNCOMMITTED = Isolation.READ_UNCOMMITTED
+
+
+def offsets_are_committed_without_results(patch: pytest.MonkeyPatch) -> None:
+    """A commit whose results could not be written commits the offsets."""
+
+    async def send(self: Writer, producer: Any, results: Any) -> None:
+        """Nothing is written."""
+
+    patch.setattr(Writer, "_send", send)
+
+
+def a_stop_commits_offsets_alone(patch: pytest.MonkeyPatch) -> None:
+    """The last commit of an instance that stops lacks its results."""
+    right = EmbeddedHost._end
+
+    async def end(self: EmbeddedHost, *, is_clean: bool) -> None:
+        for each in self.tasks.active:
+            each.task.flush()
+            each.task.take_results()
+        self._results = type(self._results)()
+        await right(self, is_clean=is_clean)
+
+    patch.setattr(EmbeddedHost, "_end", end)
+
+
+def restored_records_are_left_out(patch: pytest.MonkeyPatch) -> None:
+    """A restored store lacks some records of its changelog."""
+    right = Restorer.begin
+    count = [0]
+
+    class Forgetting:
+        def __init__(self, store: Any) -> None:
+            self._store = store
+
+        def restore(self, *record: Any) -> None:
+            count[0] += 1
+            if count[0] % FORGOTTEN_EVERY:
+                self._store.restore(*record)
+
+    def begin(self: Restorer, stores: Any, state: Any) -> None:
+        right(self, {name: Forgetting(store) for name, store in stores.items()}, state)
+
+    patch.setattr(Restorer, "begin", begin)
+
+
+def changes_are_not_logged(patch: pytest.MonkeyPatch) -> None:
+    """Some changes of stores are missing in the changelog."""
+    right = Task.take_results
+    count = itertools.count(1)
+
+    def take_results(self: Task) -> Any:
+        outputs, changes = right(self)
+        return outputs, [each for each in changes if next(count) % FORGOTTEN_EVERY]
+
+    patch.setattr(Task, "take_results", take_results)
+
+
+def stores_begin_empty(patch: pytest.MonkeyPatch) -> None:
+    """A task processes before its stores are restored."""
+
+    async def catch_up(self: Restorer, *upto: Any, **named: Any) -> int:
+        return 0
+
+    patch.setattr(Restorer, "catch_up", catch_up)
+
+
+def uncommitted_inputs_are_processed(patch: pytest.MonkeyPatch) -> None:
+    """Records of aborted transactions of the sources count."""
+    patch.setattr(embedded, "Isolation", Uncommitted)
+
+
+def _planted(*plants: tuple[Plant, int]) -> dict[str, Planted]:
+    return {f"application: {plant.__name__}": Planted(plant, SEEDS, first, STREAMS_APP) for plant, first in plants}
+
+
+APP_PLANTED = _planted(
+    (offsets_are_committed_without_results, 0),
+    (a_stop_commits_offsets_alone, 0),
+    (restored_records_are_left_out, 0),
+    (changes_are_not_logged, 0),
+    (stores_begin_empty, 0),
+    (uncommitted_inputs_are_processed, 0),
+)
+# The one that `make test` looks for: it takes the least time.
+QUICK = frozenset({"application: uncommitted_inputs_are_processed"})
