@@ -97,7 +97,9 @@ def fill(bootstrap: str, records: int) -> None:
 
 async def _create(bootstrap: str) -> None:
     async with AdminClient(bootstrap, timeout_s=WAIT_S) as client:
-        (await client.topics.create([NewTopic(name, PARTITIONS, 1) for name in ("in", "out")])).whole()
+        # The timestamps are of 2023: with a limit, retention deletes the records as soon as it looks.
+        topics = [NewTopic(name, PARTITIONS, 1, configs={"retention.ms": "-1"}) for name in ("in", "out")]
+        (await client.topics.create(topics)).whole()
 
 
 @contextmanager
