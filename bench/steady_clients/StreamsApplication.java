@@ -10,7 +10,7 @@ import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.TimeWindows;
 
-/** The applications of bench/specs/streams in Java: StreamsApplication BOOTSTRAP APPLICATION_ID KIND STATE_DIR */
+/** The applications of bench/specs/streams in Java: StreamsApplication BOOTSTRAP APPLICATION_ID KIND STATE_DIR COMMIT_MS */
 public class StreamsApplication {
     public static void main(String[] arguments) throws Exception {
         Properties properties = new Properties();
@@ -18,22 +18,24 @@ public class StreamsApplication {
         properties.put("application.id", arguments[1]);
         properties.put("state.dir", arguments[3]);
         properties.put("processing.guarantee", "exactly_once_v2");
-        properties.put("commit.interval.ms", "100");
+        properties.put("commit.interval.ms", arguments[4]);
         properties.put("auto.offset.reset", "earliest");
         properties.put("replication.factor", "1");
+        String input = System.getenv().getOrDefault("STREAMS_IN", "in");
+        String output = System.getenv().getOrDefault("STREAMS_OUT", "out");
         StreamsBuilder builder = new StreamsBuilder();
-        KStream<String, String> records = builder.stream("in", Consumed.with(Serdes.String(), Serdes.String()));
+        KStream<String, String> records = builder.stream(input, Consumed.with(Serdes.String(), Serdes.String()));
         if (arguments[2].equals("filter")) {
             records.mapValues(value -> value.toUpperCase())
                 .filter((key, value) -> !key.equals("key-1"))
-                .to("out", Produced.with(Serdes.String(), Serdes.String()));
+                .to(output, Produced.with(Serdes.String(), Serdes.String()));
         } else {
             records.groupByKey()
                 .windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMinutes(1)))
                 .count()
                 .toStream()
                 .map((window, count) -> KeyValue.pair(window.key(), count))
-                .to("out", Produced.with(Serdes.String(), Serdes.Long()));
+                .to(output, Produced.with(Serdes.String(), Serdes.Long()));
         }
         KafkaStreams streams = new KafkaStreams(builder.build(), properties);
         CountDownLatch ended = new CountDownLatch(1);

@@ -1,10 +1,11 @@
-"""The load of `bench.studies.mirror`: a topic of the source, its copy, and records between them."""
+"""The load of `bench.studies.mirror`: a topic of the source, its copy, and records between them. That of the study of
+streams too: there, the copy is what an application writes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import struct
 import time
 from typing import Final, NamedTuple
 
@@ -23,19 +24,23 @@ RECORDS: Final = 1_000
 # Records of the schedule are produced this often, to each partition in turn.
 TICK_S: Final = 0.01
 LAST_S_MAX: Final = 60.0
-_DUE: Final = struct.Struct(">d")
+# The time when a record was due stands before its value, as text: an application may change it as text.
+_DUE: Final = b"%020.6f"
+_DUE_BYTES: Final = 20
 
 
 class Topic(NamedTuple):
-    """A topic of the source; its copy in the target is A.NAME."""
+    """A topic of the source. Its copy in the target is A.NAME, or `copy`."""
 
     name: str
     source: str
     target: str
+    copy: str = ""
+    record_bytes: int = RECORD_BYTES
 
     @property
     def remote(self) -> str:
-        return f"A.{self.name}"
+        return self.copy or f"A.{self.name}"
 
     @property
     def keys(self) -> list[TopicPartition]:
@@ -95,14 +100,14 @@ async def ages_ms(topic: Topic, rate: int, seconds: float) -> list[float]:
 
 async def _produce(client: AdminClient, topic: Topic, records: int, ticks: int) -> None:
     producer = client.records.producer()
-    filler = os.urandom(RECORD_BYTES - _DUE.size)
+    filler = os.urandom(topic.record_bytes).hex().encode()[: topic.record_bytes - _DUE_BYTES]
     begun_s = time.perf_counter() + 0.1
     sends = set()
     for tick in range(ticks):
         due_s = begun_s + tick * TICK_S
         await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
         now_ms = int(time.time() * 1000)
-        batch = [Record(timestamp=now_ms, value=_DUE.pack(due_s) + filler) for _ in range(records)]
+        batch = [Record(timestamp=now_ms, value=_DUE % due_s + filler) for _ in range(records)]
         send = asyncio.create_task(producer.send_batch(topic.keys[tick % PARTITIONS], batch))
         sends.add(send)
         send.add_done_callback(sends.discard)
@@ -132,4 +137,4 @@ async def _read(client: AdminClient, offsets: dict[TopicPartition, int], wanted:
             key = TopicPartition(topic.name, each.partition_index)
             chunk = decode_partition(key, each, offsets[key], None, Isolation.READ_COMMITTED)
             offsets[key] = chunk.next_offset
-            found += [(now_s - _DUE.unpack_from(record.value or b"")[0]) * 1000 for record in chunk.records]
+            found += [(now_s - float((record.value or b"")[:_DUE_BYTES])) * 1000 for record in chunk.records]

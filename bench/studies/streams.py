@@ -4,16 +4,22 @@
 process the same topic exactly once, with commits every 100 ms, in turn. The first part of the records warms a program
 up; the rate, and the records for each second of its CPU, are those of the rest. The offsets of its group say where it
 is. Our broker shares the two processors with the program.
+
+`latency` runs `filter` on records that come on a schedule, with commits every 10 ms, and measures the age of each when
+a consumer of committed records gets it, from the time when it was due. The first window warms a program up.
+
+A short look: --records 300000 --pairs 1 --seconds 3. Then the JVM is not warm, which needs about a million records.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,6 +30,7 @@ from bench.launch import kafka_dist
 from bench.launch.nodes import BrokerCy
 from bench.measuring.proc import peak_resident_bytes, usage
 from bench.studies.goals import Figures, Goals, check, measure, parser
+from bench.studies.mirror_load import Topic, ages_ms
 from broker_cy.admin import AdminClient
 from broker_cy.admin.topics import NewTopic
 from broker_cy.launch import java_programs
@@ -32,17 +39,20 @@ from broker_cy.launch.maven import Artifact, copy_jars
 from broker_cy.launch.processes import Child
 
 PROGRAM: Final = "bench.studies.streams"
-PARTS: Final = ("filter", "count")
+PARTS: Final = ("filter", "count", "latency")
 GOALS = Goals(
     at_least={
         "filter_records_per_s": 300_000.0,
         "count_records_per_s": 100_000.0,
         "count_records_per_cpu_ratio": 1.5,
-    }
+    },
+    at_most={"latency_p99_ms": 30.0},
 )
 VALUE_BYTES: Final = 256
 KEYS: Final = 1_000
 PARTITIONS: Final = 4
+RATE, SECONDS = 1_000, 10.0
+COMMIT_MS, LATENCY_COMMIT_MS = 100, 10
 # The part of the records that warms the program up.
 WARM: Final = 0.5
 WAIT_S: Final = 600.0
@@ -50,6 +60,7 @@ LOOK_S: Final = 0.05
 STREAMS: Final = Artifact("org.apache.kafka", "kafka-streams", kafka_dist.VERSION)
 _ROOT: Final = Path(__file__).resolve().parents[1]
 APPLICATIONS: Final = _ROOT / "specs" / "streams"
+SIDES: Final = ("ours", "kafka")
 JAVA: Final = _ROOT / "steady_clients" / "StreamsApplication.java"
 
 
@@ -63,14 +74,16 @@ def arguments() -> argparse.Namespace:
     made = parser(PROGRAM, __doc__, PARTS)
     made.add_argument("--records", type=int, default=3_000_000, help="records of each run")
     made.add_argument("--pairs", type=int, default=2, help="runs of each program")
+    made.add_argument("--rate", type=int, default=RATE, help="records/s of `latency`")
+    made.add_argument("--seconds", type=float, default=SECONDS, help="duration of a window of `latency`")
     given = made.parse_args()
-    check(made, given, PARTS, ("records", "pairs"))
+    check(made, given, PARTS, ("records", "pairs", "rate", "seconds"))
     return given
 
 
 def fill(bootstrap: str, records: int) -> None:
     """Write the records in order of time, 100,000 in each minute."""
-    asyncio.run(_create(bootstrap))
+    asyncio.run(_create(bootstrap, "in", "out"))
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -95,16 +108,16 @@ def fill(bootstrap: str, records: int) -> None:
     producer.flush(WAIT_S)
 
 
-async def _create(bootstrap: str) -> None:
+async def _create(bootstrap: str, *names: str) -> None:
     async with AdminClient(bootstrap, timeout_s=WAIT_S) as client:
         # The timestamps are of 2023: with a limit, retention deletes the records as soon as it looks.
-        topics = [NewTopic(name, PARTITIONS, 1, configs={"retention.ms": "-1"}) for name in ("in", "out")]
+        topics = [NewTopic(name, PARTITIONS, 1, configs={"retention.ms": "-1"}) for name in names]
         (await client.topics.create(topics)).whole()
 
 
 @contextmanager
-def running(command: list[object], place: Path, name: str) -> Iterator[Child]:
-    child = Child([str(each) for each in command], place, name)
+def running(command: list[object], place: Path, name: str, env: Mapping[str, str] | None = None) -> Iterator[Child]:
+    child = Child([str(each) for each in command], place, name, None if env is None else {**os.environ, **env})
     try:
         yield child
     finally:
@@ -139,38 +152,75 @@ def _jars() -> str:
     return f"{made_once(f'kafka-streams-study-{kafka_dist.VERSION}', fetch) / 'libs'}/*"
 
 
-def figures_of(kind: str, given: argparse.Namespace, bootstrap: str, place: Path) -> Figures:
-    """Both programs in turn, each run as a new application that begins at the first record."""
-    class_path = _jars()
-    classes = java_programs.classes(JAVA, class_path)
+@contextmanager
+def application(
+    side: str, kind: str, group: str, bootstrap: str, place: Path, commit_ms: int, topic: Topic | None = None
+) -> Iterator[Child]:
+    """A new application, which begins at the first record of the topic `in`, or of another one."""
+    home = place / group
+    home.mkdir()
+    command: list[object]
+    if side == "ours":
+        command = [sys.executable, "-m", "broker_streams", "run", APPLICATIONS / f"{kind}.py", "-b", bootstrap]
+        command += ["-X", f"application.id={group}", "-X", f"commit.interval.ms={commit_ms}"]
+    else:
+        class_path = _jars()
+        classes = java_programs.classes(JAVA, class_path)
+        command = ["java", "-cp", f"{classes}:{class_path}", "StreamsApplication"]
+        command += [bootstrap, group, kind, home, commit_ms]
+    env = None if topic is None else {"STREAMS_IN": topic.name, "STREAMS_OUT": topic.remote}
+    with running(command, home, side, env) as child:
+        yield child
+
+
+def figures_of(part: str, given: argparse.Namespace, bootstrap: str, place: Path) -> Figures:
+    """Both programs in turn."""
     found: dict[str, list[float]] = {}
     for pair in range(given.pairs):
-        runs = {}
-        for side in ("ours", "kafka"):
-            group = f"{kind}-{side}-{pair}"
-            home = place / group
-            home.mkdir()
-            if side == "ours":
-                application = APPLICATIONS / f"{kind}.py"
-                command: list[object] = [sys.executable, "-m", "broker_streams", "run", application]
-                command += ["-b", bootstrap, "-X", f"application.id={group}"]
-            else:
-                command = ["java", "-cp", f"{classes}:{class_path}", "StreamsApplication"]
-                command += [bootstrap, group, kind, home]
-            with running(command, home, side) as child:
-                runs[side] = measured(bootstrap, group, given.records, child)
-        ours, kafka = runs["ours"], runs["kafka"]
-        for name, value in {
-            f"{kind}_records_per_s": ours.records_per_s,
-            f"{kind}_kafka_records_per_s": kafka.records_per_s,
-            f"{kind}_records_per_cpu_s": ours.records_per_cpu_s,
-            f"{kind}_kafka_records_per_cpu_s": kafka.records_per_cpu_s,
-            f"{kind}_records_per_cpu_ratio": ours.records_per_cpu_s / kafka.records_per_cpu_s,
-            f"{kind}_peak_mb": ours.peak_mb,
-            f"{kind}_kafka_peak_mb": kafka.peak_mb,
-        }.items():
+        measured_pair = _latency if part == "latency" else _rate
+        for name, value in measured_pair(part, pair, given, bootstrap, place).items():
             found.setdefault(name, []).append(value)
     return {**found}
+
+
+def _rate(kind: str, pair: int, given: argparse.Namespace, bootstrap: str, place: Path) -> dict[str, float]:
+    runs = {}
+    for side in SIDES:
+        group = f"{kind}-{side}-{pair}"
+        with application(side, kind, group, bootstrap, place, COMMIT_MS) as child:
+            runs[side] = measured(bootstrap, group, given.records, child)
+    ours, kafka = runs["ours"], runs["kafka"]
+    return {
+        f"{kind}_records_per_s": ours.records_per_s,
+        f"{kind}_kafka_records_per_s": kafka.records_per_s,
+        f"{kind}_records_per_cpu_s": ours.records_per_cpu_s,
+        f"{kind}_kafka_records_per_cpu_s": kafka.records_per_cpu_s,
+        f"{kind}_records_per_cpu_ratio": ours.records_per_cpu_s / kafka.records_per_cpu_s,
+        f"{kind}_peak_mb": ours.peak_mb,
+        f"{kind}_kafka_peak_mb": kafka.peak_mb,
+    }
+
+
+def _latency(part: str, pair: int, given: argparse.Namespace, bootstrap: str, place: Path) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for side in SIDES:
+        group = f"latency-{side}-{pair}"
+        # Topics of its own: the records of the other parts are no load here.
+        topic = Topic(f"{group}-in", bootstrap, bootstrap, f"{group}-out", VALUE_BYTES)
+        asyncio.run(_create(bootstrap, topic.name, topic.copy))
+        with application(side, "filter", group, bootstrap, place, LATENCY_COMMIT_MS, topic) as child:
+            # The first window begins before the program does, and warms it up.
+            for _ in range(2):
+                used_s = usage(child.pid).cpu_s
+                ages = sorted(asyncio.run(ages_ms(topic, given.rate, given.seconds)))
+                cores = (usage(child.pid).cpu_s - used_s) / given.seconds
+        prefix = "latency" if side == "ours" else f"latency_{side}"
+        found |= {
+            f"{prefix}_p50_ms": ages[len(ages) // 2],
+            f"{prefix}_p99_ms": ages[len(ages) * 99 // 100],
+            f"{prefix}_cores": cores,
+        }
+    return found
 
 
 def main() -> int:
@@ -186,7 +236,8 @@ def main() -> int:
         }
         broker = BrokerCy(place / "broker", settings).start()
         try:
-            fill(broker.bootstrap, given.records)
+            if given.only != ["latency"]:
+                fill(broker.bootstrap, given.records)
             return measure(PROGRAM, given, GOALS, lambda part: figures_of(part, given, broker.bootstrap, place))
         finally:
             broker.close()
