@@ -14,8 +14,9 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import MAX_TIMESTAMP, Isolation
 from broker_cy.admin.records import Span, Start
 from broker_cy.admin.topics import NewTopic
-from broker_cy.client.partitioner import murmur2, partition_of
+from broker_cy.client.partitioner import partition_of
 from broker_cy.core.errors import ErrorCode
+from broker_cy.core.murmur2 import murmur2
 from broker_cy.wire import messages
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record, encode_batch
