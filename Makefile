@@ -100,7 +100,7 @@ checks: $(VENV)/.ansible
 lint: lint-deploy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/cython-lint broker_cy bench
+	$(BIN)/cython-lint broker_cy broker_streams bench
 	$(BIN)/lint-imports
 
 lint-deploy: $(VENV)/.ansible

@@ -88,6 +88,13 @@ HOT = {
     "broker_cy.wire.walk",
     "broker_cy.wire.wire_uuid",
     "broker_mirror.copy.restamp",
+    "broker_streams.hosts.results",
+    "broker_streams.kernel.formats",
+    "broker_streams.kernel.forward",
+    "broker_streams.kernel.processors.stateless",
+    "broker_streams.kernel.record_queue",
+    "broker_streams.kernel.topic_sink",
+    "broker_streams.record",
 }
 
 SANITIZE = os.environ.get("BROKER_CY_SANITIZE") == "1"
@@ -100,7 +107,7 @@ if SANITIZE:
 else:
     COMPILE_ARGS += ["-g0"]
 
-ROOMS = ("broker_cy", "broker_mirror", "bench")
+ROOMS = ("broker_cy", "broker_mirror", "broker_streams", "bench")
 # Had an extension in an earlier version.
 FORMER_ROOMS = ("spark_analytics",)
 WANTED_ROOMS = os.environ.get("BROKER_CY_ROOMS", ",".join(ROOMS)).split(",")

@@ -7,47 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from broker_streams.record import Record as Record
+
 Headers = tuple[tuple[str, bytes | None], ...]
 NO_HEADERS: Final[Headers] = ()
-
-
-class Record:
-    """A record between two processors (KIP-478). Processors do not change it: they pass on another one."""
-
-    __slots__ = ("headers", "key", "timestamp", "value")
-
-    def __init__(self, key: Any, value: Any, timestamp: int, headers: Headers = NO_HEADERS) -> None:
-        self.key = key
-        self.value = value
-        self.timestamp = timestamp
-        self.headers = headers
-
-    def with_key(self, key: Any) -> Record:
-        return Record(key, self.value, self.timestamp, self.headers)
-
-    def with_value(self, value: Any) -> Record:
-        return Record(self.key, value, self.timestamp, self.headers)
-
-    def with_timestamp(self, timestamp: int) -> Record:
-        return Record(self.key, self.value, timestamp, self.headers)
-
-    def with_headers(self, headers: Headers) -> Record:
-        return Record(self.key, self.value, self.timestamp, headers)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Record):
-            return NotImplemented
-        return (self.key, self.value, self.timestamp, self.headers) == (
-            other.key,
-            other.value,
-            other.timestamp,
-            other.headers,
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"Record({self.key!r}, {self.value!r}, {self.timestamp}, {self.headers!r})"
 
 
 class RecordMetadata(NamedTuple):

@@ -90,14 +90,8 @@ class Producer:
         Without `partition` a key decides, as in Kafka's clients; records without a key fill a batch of one partition,
         then of the next. Raises the first ClientError; other batches may have been appended.
         """
-        numbers = [part.partition for part in (await self._topic(topic)).partitions]
-        if partition is not None and partition not in numbers:
-            raise ClientError(
-                Failure.INVALID,
-                f"partition {partition} does not exist; the topic has 0 to {len(numbers) - 1}",
-                what=f"topic {topic}",
-            )
-        batches = self._batches(topic, records, partition, len(numbers))
+        count = await self._partitions(topic, partition)
+        batches = self._batches(topic, records, partition, count)
         done: list[Appended] = []
 
         async def send_all(key: TopicPartition, theirs: list[list[Record]]) -> None:
@@ -111,6 +105,26 @@ class Producer:
             if result is not None:
                 raise result
         return tuple(done)
+
+    async def send_batches(
+        self, partition: TopicPartition, batches: Iterable[Sequence[Record]]
+    ) -> tuple[Appended, ...]:
+        """Append batches to one partition, one after the other; none should be larger than BATCH_BYTES_MAX. Raises
+        ClientError; batches before the one that failed have been appended.
+        """
+        await self._partitions(partition.topic, partition.partition)
+        return tuple([await self.send_batch(partition, batch) for batch in batches])
+
+    async def _partitions(self, topic: str, partition: int | None) -> int:
+        """The number of partitions of a topic. Raises ClientError: it has no such partition."""
+        numbers = [part.partition for part in (await self._topic(topic)).partitions]
+        if partition is not None and partition not in numbers:
+            raise ClientError(
+                Failure.INVALID,
+                f"partition {partition} does not exist; the topic has 0 to {len(numbers) - 1}",
+                what=f"topic {topic}",
+            )
+        return len(numbers)
 
     async def _topic(self, name: str) -> TopicInfo:
         """The topic, with its partitions; waits for one that is being created. Raises ClientError."""

@@ -8,16 +8,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import broker_streams.kernel.processors as _processors
-from broker_streams.kernel.collector import ChoosingSink, Collector, TopicSink
+from broker_cy.wire.record import Record as Input
+from broker_streams.kernel.collector import ChoosingSink, Collector
+from broker_streams.kernel.entry import Entry, Extract, extractor
 from broker_streams.kernel.errors import StreamsError, log_and_fail
 from broker_streams.kernel.failures import Failures
+from broker_streams.kernel.forward import guarded
 from broker_streams.kernel.operators import processor_of
-from broker_streams.kernel.partition_group import Entry, Extract, Input, PartitionGroup, RecordQueue, extractor
-from broker_streams.kernel.processor import Forward, Processor, ProcessorContext, TaskState
+from broker_streams.kernel.partition_group import PartitionGroup
+from broker_streams.kernel.processor import Forward, Processing, ProcessorContext, TaskState
+from broker_streams.kernel.record_queue import RecordQueue
 from broker_streams.kernel.settings import TaskSettings
 from broker_streams.kernel.stores.factory import open_stores
 from broker_streams.kernel.stores.maps import OpenMaps, in_memory
 from broker_streams.kernel.task import Task
+from broker_streams.kernel.topic_sink import TopicSink
 from broker_streams.plan.functions import Function
 from broker_streams.plan.java_order import in_hash_order
 from broker_streams.plan.stores import Store
@@ -82,7 +87,7 @@ class _Builder:
         self._failures = Failures(self._state, settings, self._collector.outputs.append)
         self._task = Task(self._state, PartitionGroup(settings.max_task_idle_ms), self._collector, self._failures)
         self._forwards: dict[str, Forward] = {}
-        self._processors: dict[str, tuple[Processor, ProcessorContext]] = {}
+        self._processors: dict[str, tuple[Processing, ProcessorContext]] = {}
         self._children: dict[str, list[Node]] = {}
 
     def build(self) -> Task:
@@ -117,11 +122,11 @@ class _Builder:
             sink = self._sink(node)
             self._processors[node.name] = sink, self._context(node)
             # As in Kafka, an error of a sink goes to the handler of the processor above it.
-            self._forwards[node.name] = self._counted(node.name, sink.process)
+            self._forwards[node.name] = self._counted(node.name, sink if isinstance(sink, TopicSink) else sink.process)
             return
         processor = processor_of(node.step)
         self._processors[node.name] = processor, self._context(node)
-        self._forwards[node.name] = self._counted(node.name, self._failures.guarded(node.name, processor.process))
+        self._forwards[node.name] = self._counted(node.name, guarded(node.name, processor, self._failures))
 
     def _counted(self, node: str, forward: Forward) -> Forward:
         counts = self._state.node_counts
@@ -150,7 +155,7 @@ class _Builder:
 
         return ProcessorContext(node.name, self._state, children, stores, schedule, request_commit)
 
-    def _sink(self, node: Sink) -> Processor:
+    def _sink(self, node: Sink) -> Processing:
         key_serde = self._serde(node.name, "key", node.key_serde)
         value_serde = self._serde(node.name, "value", node.value_serde)
         partitioner: Callable[..., Any] | None = node.partitioner.call if node.partitioner else None
@@ -193,16 +198,16 @@ class _Builder:
         children = [self._forwards[child.name] for child in self._children.get(source.name, ())]
         failures, state = self._failures, self._state
 
-        def refuse(queue: RecordQueue, found: Input, error: Exception) -> None:
-            failures.deserialization(source.name, queue, found, error)
+        def refuse(topic: str, partition: int, found: Input, error: Exception) -> None:
+            failures.deserialization(source.name, topic, partition, found, error)
 
-        def skip(queue: RecordQueue, found: Input, timestamp: int) -> None:
+        def skip() -> None:
             state.dropped_records += 1
 
         return Entry(
             source.name,
-            of_source(self._serde(source.name, "key", source.key_serde)).deserialize,
-            of_source(self._serde(source.name, "value", source.value_serde)).deserialize,
+            of_source(self._serde(source.name, "key", source.key_serde)),
+            of_source(self._serde(source.name, "value", source.value_serde)),
             self._context(source).forward_all if children else _ignored,
             self._extract(source),
             refuse,

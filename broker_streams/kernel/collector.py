@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from broker_cy.client.partitioner import partition_of
 from broker_streams.kernel.errors import Origin, Output, StreamsError
 from broker_streams.kernel.failures import Failures
 from broker_streams.kernel.processor import Processor, TaskState
+from broker_streams.kernel.topic_sink import Counts, Placing
 from broker_streams.records import Headers, Record
 from broker_streams.serdes import Serde
 
 # A record for a changelog: topic, key, value, timestamp, headers. Its partition is the task's.
 ChangelogRecord = tuple[str, bytes, bytes | None, int, Headers]
-# Partitions are remembered for this many keys of at most so many bytes: the hash costs more than all else of a sink.
-REMEMBERED_KEYS: Final = 1 << 14
-REMEMBERED_BYTES: Final = 64
-_remembered = lru_cache(maxsize=REMEMBERED_KEYS)(partition_of)
 
 
 class RecordContext(NamedTuple):
@@ -37,10 +32,12 @@ class Collector:
     def __init__(self, partitions: Callable[[str], int] | None) -> None:
         self.outputs: list[Output] = []
         self.changes: list[ChangelogRecord] = []
-        self.partitions = partitions
+        self.count_of = Counts(partitions)
 
     def take(self) -> tuple[list[Output], list[ChangelogRecord]]:
         """Results since the last call, in their order."""
+        # Topics may have got partitions meanwhile.
+        self.count_of.look_again()
         outputs, changes = self.outputs[:], self.changes[:]
         # Sinks keep the lists, so they are emptied in place.
         self.outputs.clear()
@@ -56,67 +53,8 @@ class Collector:
 
         return take
 
-    def count_of(self, topic: str) -> int:
-        """Raises StreamsError: nothing tells how many partitions the topic has."""
-        count = 0 if self.partitions is None else self.partitions(topic)
-        if count < 1:
-            raise StreamsError(f"topic {topic} has no known partitions, so its partitioner cannot be called")
-        return count
-
-    def placing(self, suffix_bytes: int) -> Callable[[str, bytes], int | None]:
-        """Return Kafka's default partitioner, called as (topic, key); its result is None if the producer chooses.
-
-        The last `suffix_bytes` of a key do not count: all windows of a key are in one partition
-        (WindowedStreamPartitioner). The producer does not know that, so such a call raises StreamsError without
-        `partitions`.
-        """
-        count_of = self.count_of if suffix_bytes else self.partitions
-        end = -suffix_bytes or None
-
-        def place(topic: str, key: bytes) -> int | None:
-            if count_of is None:
-                return None
-            key = key[:end]
-            return (_remembered if len(key) <= REMEMBERED_BYTES else partition_of)(key, count_of(topic))
-
-        return place
-
-
-class TopicSink(Processor):
-    """Writes to one topic. Partitions are those of Kafka's default partitioner."""
-
-    def __init__(
-        self,
-        node: str,
-        topic: str,
-        key_serde: Serde,
-        value_serde: Serde,
-        collector: Collector,
-        failures: Failures,
-        suffix_bytes: int,
-    ) -> None:
-        self._node = node
-        self._topic = topic
-        self._key = key_serde.serialize
-        self._value = value_serde.serialize
-        self._append = collector.outputs.append
-        self._failures = failures
-        self._place = collector.placing(suffix_bytes)
-
-    def process(self, record: Record) -> None:
-        topic, headers = self._topic, record.headers
-        try:
-            key = self._key(topic, record.key, headers)
-        except Exception as error:
-            self._failures.serialization(self._node, topic, Origin.KEY, record, error)
-            return
-        try:
-            value = self._value(topic, record.value, headers)
-        except Exception as error:
-            self._failures.serialization(self._node, topic, Origin.VALUE, record, error)
-            return
-        partition = None if key is None else self._place(topic, key)
-        self._append((topic, partition, key, value, record.timestamp, headers))
+    def placing(self, suffix_bytes: int) -> Placing:
+        return Placing(self.count_of, suffix_bytes)
 
 
 class ChoosingSink(Processor):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker_cy.wire.record import Record as Input
 from broker_streams.kernel.errors import (
     ErrorContext,
     FailedProcessing,
@@ -14,8 +15,7 @@ from broker_streams.kernel.errors import (
     StreamsError,
     ask,
 )
-from broker_streams.kernel.partition_group import Input, RecordQueue
-from broker_streams.kernel.processor import Forward, TaskState
+from broker_streams.kernel.processor import TaskState
 from broker_streams.kernel.settings import TaskSettings
 from broker_streams.records import Record, RecordMetadata
 
@@ -27,21 +27,6 @@ class Failures:
         self._state = state
         self._settings = settings
         self._write = write
-        # The input that is processed now.
-        self.input: Input | None = None
-
-    def guarded(self, node: str, process: Forward) -> Forward:
-        """Wrap a processor: an error in it, or in a sink below it, goes to the handler."""
-
-        def guard(record: Record) -> None:
-            try:
-                process(record)
-            except FailedProcessing:
-                raise
-            except Exception as error:
-                self.processing(node, record, error)
-
-        return guard
 
     def processing(self, node: str, record: Record | None, error: Exception) -> None:
         """Raises FailedProcessing: the handler chose to end the task."""
@@ -51,23 +36,23 @@ class Failures:
             raise FailedProcessing(node) from error
         self._state.dropped_records += 1
 
-    def deserialization(self, node: str, queue: RecordQueue, found: Input, error: Exception) -> None:
+    def deserialization(self, node: str, topic: str, partition: int, found: Input, error: Exception) -> None:
         """Raises StreamsError: the handler chose to end the task."""
-        key, value, timestamp, offset, headers = found
         context = ErrorContext(
             node,
             self._state.task_id,
-            queue.topic,
-            queue.partition,
-            offset,
-            timestamp,
-            headers,
-            key,
-            value,
+            topic,
+            partition,
+            found.offset,
+            found.timestamp,
+            found.headers,
+            found.key,
+            found.value,
             None,
             self._settings.dead_letter_topic,
         )
-        response = self._asked(ask(self._settings.deserialization_handler, context, found, error, "deserialization"))
+        raw = (found.key, found.value, found.timestamp, found.offset, found.headers)
+        response = self._asked(ask(self._settings.deserialization_handler, context, raw, error, "deserialization"))
         if response.result is not Result.RESUME:
             raise StreamsError(
                 f"{context.place}: the record cannot be deserialized: {error}."
@@ -101,7 +86,7 @@ class Failures:
     def _context(self, node: str, origin: Origin | None = None) -> ErrorContext:
         state = self._state
         topic, partition, offset = state.metadata or (None, -1, -1)
-        key, value = (None, None) if self.input is None else self.input[:2]
+        key, value = (None, None) if state.input is None else (state.input.key, state.input.value)
         return ErrorContext(
             node,
             state.task_id,

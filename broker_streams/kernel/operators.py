@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from broker_streams.kernel.processor import Processor
+from broker_streams.kernel.processor import Processing
 from broker_streams.plan.steps import Step
 
-P = TypeVar("P", bound=Callable[[Any], Processor])
-_OPERATORS: dict[type[Step], Callable[[Any], Processor]] = {}
+P = TypeVar("P", bound=Callable[[Any], Processing])
+_OPERATORS: dict[type[Step], Callable[[Any], Processing]] = {}
 
 
 def operator(*kinds: type[Step]) -> Callable[[P], P]:
@@ -29,7 +29,7 @@ def operator(*kinds: type[Step]) -> Callable[[P], P]:
     return register
 
 
-def processor_of(step: Step) -> Processor:
+def processor_of(step: Step) -> Processing:
     """Raises LookupError: the kernel cannot run this step."""
     make = _OPERATORS.get(type(step))
     if make is None:

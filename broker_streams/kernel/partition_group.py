@@ -7,159 +7,15 @@ deserialized already, as its timestamp may come from its value.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
 
+from broker_cy.wire.record import Record as Input
 from broker_streams.kernel.heap import TimeHeap
-from broker_streams.kernel.processor import Forward
-from broker_streams.plan.timestamps import TimestampExtractor
-from broker_streams.records import Headers, Record
+from broker_streams.kernel.record_queue import RecordQueue
+from broker_streams.records import Headers
 
-NO_TIMESTAMP: Final = -1
-# A record as it is read: key, value, timestamp, offset, headers.
-Input = tuple[bytes | None, bytes | None, int, int, Headers]
-Deserialize = Callable[[str, bytes | None, Headers], Any]
-
-
-class ConsumedRecord(NamedTuple):
-    """The record that a user's timestamp extractor sees."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: Any
-    value: Any
-    headers: Headers
-
-
-class InvalidTimestamp(Exception):
-    """The extractor of a source ends the task."""
-
-
-# (record, largest timestamp of the partition or -1) -> timestamp; a negative one skips the record.
-Extract = Callable[[ConsumedRecord, int], int]
-
-
-class Entry(NamedTuple):
-    """How a source reads a partition. `forward` takes each record; `refuse` takes the input that cannot be read.
-
-    `extract` None: the timestamp of the input, which must not be negative.
-    """
-
-    node: str
-    key: Deserialize
-    value: Deserialize
-    forward: Forward
-    extract: Extract | None
-    refuse: Callable[[RecordQueue, Input, Exception], None]
-    skip: Callable[[RecordQueue, Input, int], None]
-
-
-class RecordQueue:
-    """The records of one partition. A `head_input` without a `head` was skipped: only its offset counts."""
-
-    __slots__ = (
-        "_entry",
-        "_extract",
-        "_key",
-        "_value",
-        "consumed",
-        "forward",
-        "head",
-        "head_input",
-        "inputs",
-        "node",
-        "partition",
-        "partition_time_ms",
-        "time_ms",
-        "topic",
-    )
-
-    def __init__(self, topic: str, partition: int, entry: Entry) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.node = entry.node
-        self.forward = entry.forward
-        self._entry = entry
-        self._key = entry.key
-        self._value = entry.value
-        self._extract = entry.extract
-        self.inputs: deque[Input] = deque()
-        self.head: Record | None = None
-        self.head_input: Input | None = None
-        # The timestamp of the head.
-        self.time_ms = NO_TIMESTAMP
-        self.partition_time_ms = NO_TIMESTAMP
-        # The offset of the last record that was processed.
-        self.consumed = -1
-
-    def __len__(self) -> int:
-        return len(self.inputs) + (self.head_input is not None)
-
-    def add(self, inputs: Iterable[Input]) -> None:
-        self.inputs.extend(inputs)
-        if self.head_input is None:
-            self.advance()
-
-    def advance(self) -> None:
-        """Forget the head, and make the next input that can be read the head; without one, the last that cannot."""
-        if self.time_ms > self.partition_time_ms:
-            self.partition_time_ms = self.time_ms
-        inputs = self.inputs
-        topic = self.topic
-        found: Input | None = None
-        while inputs:
-            found = inputs.popleft()
-            key, value, timestamp, offset, headers = found
-            try:
-                key_object = self._key(topic, key, headers)
-                value_object = self._value(topic, value, headers)
-            except Exception as error:
-                self._forget_head()
-                self._entry.refuse(self, found, error)
-                continue
-            if self._extract is not None:
-                self._forget_head()
-                consumed = ConsumedRecord(topic, self.partition, offset, timestamp, key_object, value_object, headers)
-                timestamp = self._extracted(self._extract, consumed)
-                if timestamp < 0:
-                    self._entry.skip(self, found, timestamp)
-                    continue
-            elif timestamp < 0:
-                self._forget_head()
-                raise InvalidTimestamp(
-                    f"record {topic}-{self.partition} at offset {offset} has timestamp {timestamp}:"
-                    " set default.timestamp.extractor to one that takes negative timestamps"
-                )
-            self.head = Record(key_object, value_object, timestamp, headers)
-            self.time_ms = timestamp
-            self.head_input = found
-            return
-        self._forget_head()
-        self.head_input = found
-
-    def _forget_head(self) -> None:
-        self.head = self.head_input = None
-        self.time_ms = NO_TIMESTAMP
-
-    def _extracted(self, extract: Extract, record: ConsumedRecord) -> int:
-        place = f"record {record.topic}-{record.partition} at offset {record.offset}"
-        try:
-            timestamp = extract(record, self.partition_time_ms)
-        except InvalidTimestamp as error:
-            raise InvalidTimestamp(f"{place} has timestamp {record.timestamp}: {error}") from None
-        except Exception as error:
-            raise InvalidTimestamp(f"the timestamp extractor failed for {place}: {error}") from error
-        if not isinstance(timestamp, int):
-            raise InvalidTimestamp(f"the timestamp extractor returned {timestamp!r} for {place}; it returns ms")
-        return timestamp
-
-    def clear(self) -> None:
-        self.inputs.clear()
-        self._forget_head()
-        self.partition_time_ms = NO_TIMESTAMP
+# A record as it is read, or its key, value, timestamp, offset, headers.
+Inputs = Iterable[Input | tuple[bytes | None, bytes | None, int, int, Headers]]
 
 
 class PartitionGroup:
@@ -187,7 +43,7 @@ class PartitionGroup:
                 self._filled.push(self.only)
             self.only = None
 
-    def add(self, topic: str, partition: int, inputs: Iterable[Input]) -> int:
+    def add(self, topic: str, partition: int, inputs: Inputs) -> int:
         """Add records and return how many of the partition wait now. Raises LookupError: it is no input of the task."""
         queue = self.queues.get((topic, partition))
         if queue is None:
@@ -254,24 +110,3 @@ class PartitionGroup:
         self._filled.clear()
         self._lags.clear()
         self._deadlines_ms.clear()
-
-
-def extractor(kind: TimestampExtractor, now_ms: Callable[[], int]) -> Extract | None:
-    """Kafka's own extractors. Return None for the default one."""
-    match kind:
-        case TimestampExtractor.FAIL_ON_INVALID:
-            return None
-        case TimestampExtractor.LOG_AND_SKIP_ON_INVALID:
-            return lambda record, partition_time_ms: record.timestamp
-        case TimestampExtractor.USE_PARTITION_TIME_ON_INVALID:
-            return _or_partition_time
-        case TimestampExtractor.WALL_CLOCK:
-            return lambda record, partition_time_ms: now_ms()
-
-
-def _or_partition_time(record: ConsumedRecord, partition_time_ms: int) -> int:
-    if record.timestamp >= 0:
-        return record.timestamp
-    if partition_time_ms < 0:
-        raise InvalidTimestamp("no record of the partition had a timestamp before")
-    return partition_time_ms

@@ -10,7 +10,8 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from broker_streams.records import NO_HEADERS, Headers, Record, RecordMetadata
+from broker_streams.kernel.forward import Moment, to_all
+from broker_streams.records import Record, RecordMetadata
 
 Forward = Callable[[Record], None]
 
@@ -28,24 +29,20 @@ class Cancellable(Protocol):
     def cancel(self) -> None: ...
 
 
-class TaskState:
+class TaskState(Moment):
     """The state of a task that its processors see. One object for each task."""
 
     __slots__ = (
         "application_id",
         "dropped_records",
         "emitted_ms",
-        "headers",
         "join_emit_interval_ms",
         "key_serde",
-        "metadata",
         "node_counts",
         "shared",
         "splits_changes",
-        "stream_time_ms",
         "system_time_ms",
         "task_id",
-        "timestamp",
         "value_serde",
         "window_emit_interval_ms",
     )
@@ -58,17 +55,9 @@ class TaskState:
         self.value_serde: Any = None
         # Groups of tables write a removal and an addition apart, for instances before Kafka Streams 3.5.
         self.splits_changes = False
-        # -1 before the first record, as in Kafka.
-        self.stream_time_ms = -1
         self.system_time_ms = 0
         # Objects that several processors of the task share, by the name of their store.
         self.shared: dict[str, Any] = {}
-        # None outside an input record: in a punctuation.
-        self.metadata: RecordMetadata | None = None
-        # The timestamp and headers of the record that is passed on now: stores write them to changelogs and caches.
-        # They follow the input record, and a record that is forwarded with others, as long as its children run.
-        self.timestamp = -1
-        self.headers: Headers = NO_HEADERS
         # Records that processors skipped: null keys, expired windows (Kafka's metric dropped-records-total).
         self.dropped_records = 0
         # Records that each processor took; None: they are not counted (metrics.recording.level).
@@ -100,14 +89,9 @@ class ProcessorContext:
         self._stores = stores
         self._schedule = schedule
         self._request_commit = request_commit
-        self._forwards = tuple(children.values())
         # A call to it passes a record to all children. It is for records with the timestamp and the headers of the
         # record that is processed; `forward` is for all others.
-        self.forward_all: Forward = self._forwards[0] if len(self._forwards) == 1 else self._to_all
-
-    def _to_all(self, record: Record) -> None:
-        for forward in self._forwards:
-            forward(record)
+        self.forward_all: Forward = to_all(children.values())
 
     def forward(self, record: Record, child: str | None = None) -> None:
         """Pass a record on. Stores below see its timestamp and headers. Raises LookupError: no child has this name."""
@@ -181,6 +165,16 @@ class ProcessorContext:
     def drop(self) -> None:
         """Count a record that is skipped."""
         self.task.dropped_records += 1
+
+
+class Processing(Protocol):
+    """A processor as a task sees it."""
+
+    def init(self, context: ProcessorContext) -> None: ...
+
+    def process(self, record: Record) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Processor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from broker_streams.kernel.forward import Due
 from broker_streams.kernel.heap import TimeHeap
 
 NEVER_MS: Final = 1 << 62
@@ -33,12 +34,11 @@ class Schedule:
         self.time_ms = following
 
 
-class PunctuationQueue:
-    """The punctuations of one clock."""
+class PunctuationQueue(Due):
+    """The punctuations of one clock. `due_ms` is the time from which on `run` has something to do."""
 
     def __init__(self) -> None:
         self._heap: TimeHeap[Schedule] = TimeHeap()
-        # The time from which on `run` has something to do.
         self.due_ms = NEVER_MS
 
     def add(self, schedule: Schedule) -> Schedule:

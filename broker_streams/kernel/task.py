@@ -14,20 +14,19 @@ task cannot go on: the host makes another one from the last commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker_streams.kernel.collector import ChangelogRecord, Collector
 from broker_streams.kernel.commit_metadata import CommitMetadata, of_text
+from broker_streams.kernel.entry import InvalidTimestamp
 from broker_streams.kernel.errors import FailedProcessing, Output, Result, StreamsError
 from broker_streams.kernel.failures import Failures
-from broker_streams.kernel.partition_group import Input, InvalidTimestamp, PartitionGroup, RecordQueue
-from broker_streams.kernel.processor import Processor, ProcessorContext, PunctuationType, TaskState
+from broker_streams.kernel.partition_group import Inputs, PartitionGroup
+from broker_streams.kernel.processor import Processing, ProcessorContext, PunctuationType, TaskState
 from broker_streams.kernel.punctuation import PunctuationQueue, Schedule
-from broker_streams.records import NO_HEADERS, RecordMetadata
-
-# A NamedTuple without the call of its own `__new__`, which costs as much as a processor.
-_metadata = tuple.__new__
+from broker_streams.kernel.record_queue import RecordQueue
+from broker_streams.records import NO_HEADERS
 
 
 class Task:
@@ -42,14 +41,14 @@ class Task:
         self._group = group
         self._collector = collector
         self._failures = failures
-        self._processors: dict[str, tuple[Processor, ProcessorContext]] = {}
+        self._processors: dict[str, tuple[Processing, ProcessorContext]] = {}
         self._stream_time = PunctuationQueue()
         self._wall_clock = PunctuationQueue()
         self._queue_of: Callable[[str, int], RecordQueue] | None = None
 
     def bind(
         self,
-        processors: dict[str, tuple[Processor, ProcessorContext]],
+        processors: dict[str, tuple[Processing, ProcessorContext]],
         queue_of: Callable[[str, int], RecordQueue],
     ) -> None:
         """The processors in the order of the topology, and the maker of queues. Called once, by kernel/build.py."""
@@ -90,7 +89,7 @@ class Task:
         queues, emitted_ms = self._group.queues.items(), self.state.emitted_ms
         return {place: CommitMetadata(queue.partition_time_ms, emitted_ms).text() for place, queue in queues}
 
-    def add(self, topic: str, partition: int, inputs: Iterable[Input], now_ms: int | None = None) -> int:
+    def add(self, topic: str, partition: int, inputs: Inputs, now_ms: int | None = None) -> int:
         """Return how many records of the partition wait now. `now_ms` is for sources that take the time of the clock.
 
         Raises LookupError: the partition is no input of the task. StreamsError: the task cannot go on.
@@ -138,35 +137,28 @@ class Task:
 
     def run(self, now_ms: int, limit: int = 1 << 62) -> int:
         """Process at most `limit` records; return how many. Raises StreamsError: the task cannot go on."""
-        state, failures, group, stream_time = self.state, self._failures, self._group, self._stream_time
+        state, group, stream_time = self.state, self._group, self._stream_time
         state.system_time_ms = now_ms
-        only = group.only
-        queue: RecordQueue | None = None
-        count = 0
+        queue = group.only
         try:
-            while count < limit:
+            if queue is not None:
                 # One input is the usual case: its records are always ready.
-                queue = only if only is not None else group.take() if group.is_ready(now_ms) else None
-                if queue is None or (found := queue.head_input) is None:
+                if queue.head_input is None:
+                    return 0
+                self.commit_needed = True
+                return queue.run(state, stream_time, self.punctuate_stream_time, limit)
+            count = 0
+            while count < limit and group.is_ready(now_ms):
+                queue = group.take()
+                if queue is None:
                     break
-                record = queue.head
-                queue.advance()
-                if only is None:
-                    group.give_back(queue)
                 count += 1
-                offset = found[3]
-                if record is not None:
-                    timestamp = record.timestamp
-                    if timestamp > state.stream_time_ms:
-                        state.stream_time_ms = timestamp
-                    state.timestamp = timestamp
-                    state.headers = record.headers
-                    state.metadata = _metadata(RecordMetadata, (queue.topic, queue.partition, offset))
-                    failures.input = found
-                    queue.forward(record)
-                queue.consumed = offset
+                self.commit_needed = True
+                queue.process(state)
+                group.give_back(queue)
                 if stream_time.due_ms <= state.stream_time_ms:
-                    stream_time.run(state.stream_time_ms, self._punctuate)
+                    self.punctuate_stream_time()
+            return count
         except InvalidTimestamp as error:
             raise StreamsError(str(error)) from error
         except FailedProcessing as error:
@@ -176,11 +168,7 @@ class Task:
         except Exception as error:
             # A function of a sink right below the source: all others have a guard.
             node = "" if queue is None else queue.node
-            raise StreamsError(failures.describe(node, state.metadata, error)) from error
-        finally:
-            if count:
-                self.commit_needed = True
-        return count
+            raise StreamsError(self._failures.describe(node, state.metadata, error)) from error
 
     def punctuate(self, now_ms: int) -> bool:
         """Call what the host's clock made due; return whether something was called. Raises StreamsError."""
@@ -263,7 +251,7 @@ class Task:
     def _punctuate(self, schedule: Schedule, now_ms: int) -> None:
         state = self.state
         state.timestamp, state.headers, state.metadata = now_ms, NO_HEADERS, None
-        self._failures.input = None
+        state.input = None
         try:
             schedule.callback(now_ms)
         except FailedProcessing as error:

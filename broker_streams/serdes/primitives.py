@@ -27,8 +27,8 @@ def _java_replacement(error: UnicodeError) -> tuple[str, int]:
     return "\ufffd", end
 
 
-_REPLACED: Final = "broker_streams.java"
-codecs.register_error(_REPLACED, _java_replacement)
+REPLACED: Final = "broker_streams.java"
+codecs.register_error(REPLACED, _java_replacement)
 
 
 class StringSerde:
@@ -42,7 +42,7 @@ class StringSerde:
         return value.encode("utf-8", "replace")
 
     def deserialize(self, topic: str, data: bytes | None, headers: Headers = NO_HEADERS) -> str | None:
-        return None if data is None else data.decode("utf-8", _REPLACED)
+        return None if data is None else data.decode("utf-8", REPLACED)
 
 
 class BytesSerde:

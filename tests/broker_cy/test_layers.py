@@ -25,7 +25,12 @@ PROTECTED = [
     for contract in CONTRACTS
     if contract["type"] == "protected"
 ]
-SOURCES = sorted(path for kind in ("*.pyx", "*.pxd", "*.pxi") for path in (ROOT / "broker_cy").rglob(kind))
+SOURCES = sorted(
+    path
+    for room in ("broker_cy", "broker_streams")
+    for kind in ("*.pyx", "*.pxd", "*.pxi")
+    for path in (ROOT / room).rglob(kind)
+)
 # One name, or names in parentheses over any number of lines.
 _FROM = re.compile(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n]*)", re.MULTILINE)
 _IMPORT = re.compile(r"^[ \t]*c?import[ \t]+([\w., \t]+)", re.MULTILINE)

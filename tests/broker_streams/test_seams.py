@@ -13,7 +13,9 @@ def test_pure_files_use_nothing_of_the_machine() -> None:
     """If this fails, a batch that is processed again after a failure may have other results."""
     paths = [
         STREAMS / "records.py",
+        *STREAMS.glob("*.p[yx][xd]"),
         *(path for room in ("dsl", "plan", "kernel") for path in (STREAMS / room).rglob("*.py")),
+        *(path for room in ("dsl", "plan", "kernel") for path in (STREAMS / room).rglob("*.p[yx][xd]")),
     ]
     found = {str(path.relative_to(STREAMS)): uses(path) for path in paths}
     assert len(found) > 10

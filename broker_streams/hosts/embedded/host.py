@@ -5,7 +5,8 @@
 
 Two coroutines share the tasks under a lock. One is the member of the application's group (KIP-1071): it sends
 heartbeats, and gives up tasks between two steps of the other. The other one reads chunks, lets tasks process them, and
-commits. A step is short, so heartbeats are never late; reading waits outside of the lock.
+begins commits. A step is short, so heartbeats are never late; reading waits outside of the lock. A commit goes on by
+itself: the tasks process what comes next, and the next commit begins after it.
 
 With exactly_once_v2 nothing of a task counts before its transaction is committed. A member that was fenced forgets its
 tasks and joins again, and the next owner begins at the last commit.
@@ -35,13 +36,15 @@ from broker_cy.client.transaction import GroupMetadata
 from broker_cy.core.errors import ErrorCode
 from broker_streams.dsl.topology import Topology
 from broker_streams.hosts.announced import announced
+from broker_streams.hosts.embedded.commits import Commits, Ended
 from broker_streams.hosts.embedded.group_news import NO_STREAMS_GROUPS, GroupNews
 from broker_streams.hosts.embedded.queries import Queries
 from broker_streams.hosts.embedded.tasks import Running, Tasks
 from broker_streams.hosts.embedded.topics import Topics
-from broker_streams.hosts.embedded.writer import Fenced, Offsets, Results, Writer, add
+from broker_streams.hosts.embedded.writer import Fenced, Offsets, Writer
 from broker_streams.hosts.measures import Life, Measures
 from broker_streams.hosts.measures import State as InstanceState
+from broker_streams.hosts.results import Results
 from broker_streams.hosts.settings import HostSettings
 from broker_streams.kernel.build import build_global
 from broker_streams.kernel.errors import StreamsError
@@ -58,6 +61,8 @@ STEP_RECORDS: Final = 1_000
 RESULTS_MAX: Final = 100_000
 # The longest wait of an idle host for a punctuation or for news of the group.
 IDLE_S: Final = 0.1
+# The same with a task whose records wait for those of another partition (max.task.idle.ms).
+WAITING_S: Final = 0.01
 # Between two looks at the partitions of topics, besides those at each epoch of the group: the broker that answered may
 # not have known new ones yet.
 TOPICS_S: Final = 10.0
@@ -66,8 +71,8 @@ TOPICS_S: Final = 10.0
 class EmbeddedHost:
     """One instance. `statuses` says why the group waits; `committed` counts commits, and `processed` records.
 
-    `life` has the state, `measures` the counts, and `queries` the stores. `after_commit` are called while nothing is
-    uncommitted.
+    `life` has the state, `measures` the counts, and `queries` the stores. `after_commit` are called after a commit
+    behind which nothing was processed: all that stores hold is committed then. `settle` asks for such a commit.
     """
 
     def __init__(
@@ -111,6 +116,9 @@ class EmbeddedHost:
         self._link = client.coordinator_link(self.member)
         self._ahead = Ahead(plan, settings.task)
         self._writer = Writer(client, settings, f"{settings.application_id}-{process_id}-1")
+        # Set when there is something to look at: a chunk, the end of a commit, other tasks.
+        self._news = asyncio.Event()
+        self._commits = Commits(self._writer, self._news.set)
         self._topics = Topics(client, plan, settings.application_id)
         self._global = build_global(plan, settings.task)
         self.tasks = Tasks(
@@ -124,6 +132,7 @@ class EmbeddedHost:
         self.queries = Queries(self, self._global.stores if self._global is not None else {})
         self._isolation = Isolation.READ_COMMITTED if settings.reads_committed else Isolation.READ_UNCOMMITTED
         self.committed = self.processed = 0
+        self._is_settling = False
         self._turn = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._taken: frozenset[Assigned] = frozenset()
@@ -133,8 +142,9 @@ class EmbeddedHost:
         self._begins_again = False
         # The epoch of the group in which source topics were looked at.
         self._generation = 0
-        self._results: Results = {}
-        self._result_count = 0
+        self._results = Results()
+        # Whether the last step processed something, and whether a task processed as many records as one step allows.
+        self._is_busy = self._is_behind = False
         self._chunks: asyncio.Queue[Chunk | ClientError] = asyncio.Queue(QUEUED_CHUNKS_MAX)
         self._global_positions: dict[TopicPartition, int] = {}
         self._pump: asyncio.Task[None] | None = None
@@ -159,8 +169,15 @@ class EmbeddedHost:
     @property
     def is_settled(self) -> bool:
         """Whether all that stores hold was committed, as long as the caller does not wait for anything."""
-        has_changes = self._result_count or any(each.task.commit_needed for each in self.tasks.active)
-        return not has_changes and not self._turn.locked()
+        return not (self._has_changes or self._commits.is_running or self._turn.locked())
+
+    @property
+    def _has_changes(self) -> bool:
+        return bool(self._results) or any(each.task.commit_needed for each in self.tasks.active)
+
+    def settle(self) -> None:
+        """Let the tasks wait for the next commit, so that `after_commit` are called."""
+        self._is_settling = True
 
     def stop(self) -> None:
         """Let `run` commit, leave the group and return."""
@@ -227,6 +244,7 @@ class EmbeddedHost:
         with suppress(ClientError, Fenced, StreamsError):
             if is_clean:
                 await self._commit()
+        await self._commits.break_off()
         for task_id in list(self.tasks.running):
             self.tasks.close(task_id, sync=True)
         with suppress(ClientError):
@@ -251,6 +269,8 @@ class EmbeddedHost:
                     if error.failure is Failure.UNSUPPORTED:
                         raise StreamsError(f"{error} ({NO_STREAMS_GROUPS})") from error
                     raise
+                if member.owned != self._taken:
+                    self._news.set()
             elif isinstance(action, Revoke):
                 async with self._turn:
                     await self._give_up(action.parts)
@@ -291,15 +311,15 @@ class EmbeddedHost:
 
     async def _next_chunk(self) -> Chunk | None:
         """The next chunk, or None soon if there is other work."""
-        if any(each.task.waiting() for each in self.tasks.active) or self.member.owned != self._taken:
-            found = None if self._chunks.empty() else self._chunks.get_nowait()
+        if self._is_busy or self.member.owned != self._taken:
             await asyncio.sleep(0)
-        else:
-            try:
+        elif self._chunks.empty():
+            with suppress(TimeoutError):
                 async with asyncio.timeout(self._wait_s()):
-                    found = await self._chunks.get()
-            except TimeoutError:
-                return None
+                    await self._news.wait()
+            self._news.clear()
+        # Tasks that have enough for another step get no more, which bounds what waits in them.
+        found = None if self._is_behind or self._chunks.empty() else self._chunks.get_nowait()
         if isinstance(found, ClientError):
             if found.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise found
@@ -309,9 +329,13 @@ class EmbeddedHost:
         return found
 
     def _wait_s(self) -> float:
+        idle_s = WAITING_S if any(each.task.waiting() for each in self.tasks.active) else IDLE_S
+        if self._commits.is_running:
+            # Its end is news.
+            return idle_s
         due_s = self._commit_due_s - asyncio.get_running_loop().time()
         needs_commit = any(each.task.commit_needed for each in self.tasks.active)
-        return max(0.0, min(IDLE_S, due_s)) if needs_commit else IDLE_S
+        return max(0.0, min(idle_s, due_s)) if needs_commit else idle_s
 
     async def _follow_group(self) -> None:
         """Drop tasks that the group has taken away without a question, and begin new ones."""
@@ -324,12 +348,13 @@ class EmbeddedHost:
             self._generation, self._topics_due_s = epoch, now_s + TOPICS_S
             await self._take_new_partitions()
         owned = self.member.owned
-        lost = self._taken if self.member.fenced != self._fenced else self._taken - owned
-        self._fenced = self.member.fenced
-        if lost:
+        if self.member.fenced != self._fenced or not self._taken <= owned:
+            self._fenced = self.member.fenced
             self.life.enter(InstanceState.REBALANCING)
-            await self._stop_reading()
-            self._lose(lost)
+            # The next owners begin at the last commit, which is known when the one that goes on has ended.
+            with suppress(Fenced):
+                await self._commits.wait()
+            await self._lose_tasks()
         if fresh := owned - self._taken:
             self.life.enter(InstanceState.REBALANCING)
             await self._stop_reading()
@@ -357,67 +382,81 @@ class EmbeddedHost:
             _LOG.warning("source topics have more partitions: %s", ", ".join(sorted(map(str, grown))))
             await self._give_up(grown)
 
-    def _lose(self, parts: frozenset[Assigned]) -> None:
-        """The results of lost tasks, and of all others in the same commit, do not count."""
-        self._results, self._result_count = {}, 0
-        for each in parts:
+    async def _lose_tasks(self) -> None:
+        """What was processed since the last commit does not count."""
+        await self._stop_reading()
+        self._results = Results()
+        for each in self._taken:
             self.tasks.close((each.subtopology, each.partition))
             self.measures.tasks_closed += 1
-        self._taken -= parts
+        self._taken = frozenset()
 
     def _process(self) -> None:
         now_ms, clock = self._now_ms(), time.perf_counter_ns
+        before, self._is_behind = self.processed, False
         for each in self.tasks.active:
             begin_ns = clock()
             count = each.task.run(now_ms, STEP_RECORDS)
             run_ns = clock()
             if count:
                 self.processed += count
+                self._is_behind |= count == STEP_RECORDS
                 self.measures.process(each.measures, count, run_ns - begin_ns)
             if each.task.punctuate(now_ms):
                 self.measures.punctuate(each.measures, clock() - run_ns)
             self._collect(each)
+        self._is_busy = self.processed > before
 
     def _collect(self, of: Running) -> None:
         outputs, changes = of.task.take_results()
-        partition = of.task.state.task_id[1]
-        self._result_count += add(self._results, outputs)
-        self._result_count += add(
-            self._results,
-            ((topic, partition, key, value, stamp, headers) for topic, key, value, stamp, headers in changes),
-        )
+        self._results.add(outputs)
+        self._results.add_changes(changes, of.task.state.task_id[1])
 
     async def _maybe_commit(self) -> None:
-        now_s = asyncio.get_running_loop().time()
-        active = self.tasks.active
-        is_wanted = any(each.task.commit_requested for each in active) or self._result_count >= RESULTS_MAX
-        if is_wanted or now_s >= self._commit_due_s:
-            if any(each.task.commit_needed for each in active) or self._result_count:
-                await self._commit_or_lose()
-            self._commit_due_s = asyncio.get_running_loop().time() + self._settings.commit_interval_ms / 1000
+        """Begin a commit that is due. One that goes on delays it, or the tasks, if there are many results."""
+        is_full = len(self._results) >= RESULTS_MAX
+        try:
+            self._committed(await self._commits.wait() if is_full else self._commits.check())
+            active = self.tasks.active
+            is_due = is_full or asyncio.get_running_loop().time() >= self._commit_due_s
+            if (is_due or any(each.task.commit_requested for each in active)) and not self._commits.is_running:
+                if self._has_changes:
+                    self._begin_commit()
+                    if self._is_settling:
+                        self._committed(await self._commits.wait())
+                self._commit_due_s = asyncio.get_running_loop().time() + self._settings.commit_interval_ms / 1000
+        except Fenced as error:
+            await self._lose_all(error)
 
     async def _commit_or_lose(self) -> None:
         try:
             await self._commit()
         except Fenced as error:
-            _LOG.warning(
-                "a commit does not count, because the tasks went to another member, or it took longer than"
-                " transaction.timeout.ms (%d ms): %s",
-                self._settings.transaction_timeout_ms,
-                error,
-            )
-            if not error.is_member:
-                self.member.forget()
-            await self._stop_reading()
-            self._lose(self._taken)
+            await self._lose_all(error)
+
+    async def _lose_all(self, error: Fenced) -> None:
+        _LOG.warning(
+            "a commit does not count, because the tasks went to another member, or it took longer than"
+            " transaction.timeout.ms (%d ms): %s",
+            self._settings.transaction_timeout_ms,
+            error,
+        )
+        if not error.is_member:
+            self.member.forget()
+        await self._lose_tasks()
 
     async def _commit(self) -> None:
-        """Raises Fenced, ClientError, StreamsError."""
+        """Commit all that was processed. Raises Fenced, ClientError, StreamsError."""
+        self._committed(await self._commits.wait())
+        if self._begin_commit():
+            self._committed(await self._commits.wait())
+
+    def _begin_commit(self) -> bool:
+        """Return whether there is something to commit. Raises Fenced, StreamsError."""
         if self.member.fenced != self._fenced or self.member.state is not State.STABLE:
             # The member may have joined again, and its new epoch would count for tasks that it lost. A commit without
             # an epoch would count, too.
             raise Fenced("the group went on without this member", is_member=True)
-        begin_ns = time.perf_counter_ns()
         offsets: dict[TopicPartition, int] = {}
         texts: dict[TopicPartition, str] = {}
         for each in self.tasks.active:
@@ -429,23 +468,31 @@ class EmbeddedHost:
             offsets |= {key: at for key, at in reached.items() if has_results or each.committed.get(key) != at}
             texts |= {TopicPartition(*key): text for key, text in each.task.metadata().items()}
         if not offsets and not self._results:
-            return
+            return False
         settings = self._settings
         group = GroupMetadata(
             settings.application_id, self.member.generation, self.member.member_id, settings.instance_id
         )
         self.tasks.seal()
-        results, self._results, self._result_count = self._results, {}, 0
-        await self._writer.commit(results, Offsets(offsets, {key: texts[key] for key in offsets}), group)
+        results, self._results = self._results, Results()
+        self._commits.begin(results, Offsets(offsets, {key: texts[key] for key in offsets}), group)
+        return True
+
+    def _committed(self, ended: Ended | None) -> None:
+        """Note a commit that has ended well. Raises StreamsError: state cannot be written."""
+        if ended is None:
+            return
         for each in self.tasks.active:
-            each.committed |= {key: at for key, at in offsets.items() if key in each.inputs}
-        self.tasks.committed(self._writer.ends, offsets)
+            each.committed |= {key: at for key, at in ended.offsets.at.items() if key in each.inputs}
+        self.tasks.committed(self._writer.ends, ended.offsets.at)
         self.committed += 1
-        for (topic, _), records in results.items():
-            self.measures.produce(topic, len(records), 0)
-        self.measures.commit(time.perf_counter_ns() - begin_ns)
-        for call in self.after_commit:
-            call()
+        for topic, (records, size_bytes) in ended.results.traffic().items():
+            self.measures.produce(topic, records, size_bytes)
+        self.measures.commit(ended.lasted_ns)
+        if not self._has_changes:
+            self._is_settling = False
+            for call in self.after_commit:
+                call()
 
     async def _look_after(self, now_s: float) -> None:
         """Repartition topics lose what was processed."""
@@ -471,8 +518,10 @@ class EmbeddedHost:
                     # Here and not in a step: a registry that is slow holds up no heartbeat.
                     await self._ahead.load(chunk.partition.topic, chunk.records)
                     await self._chunks.put(chunk)
+                    self._news.set()
         except ClientError as error:
             await self._chunks.put(error)
+            self._news.set()
 
     async def _stop_reading(self) -> None:
         """Chunks that were not taken are read again from the positions."""
@@ -507,8 +556,7 @@ class EmbeddedHost:
             async with self._turn:
                 # The task has one queue for all partitions of a topic: each record has its turn at once.
                 for record in chunk.records:
-                    found = (record.key, record.value, record.timestamp, record.offset, record.headers)
-                    task.add(chunk.partition.topic, 0, [found])
+                    task.add(chunk.partition.topic, 0, [record])
                     task.run(self._now_ms())
                 self._global_positions[chunk.partition] = chunk.next_offset
 

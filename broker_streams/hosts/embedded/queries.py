@@ -88,9 +88,7 @@ class Queries:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append((call, done))
         # A host that processes records during a commit has a moment without changes only if it is asked for one.
-        settle: Callable[[], None] | None = getattr(host, "settle", None)
-        if settle is not None:
-            settle()
+        host.settle()
         try:
             async with asyncio.timeout(timeout_s):
                 return await done

@@ -235,12 +235,10 @@ class Tasks:
                     raise StreamsError(f"{key} cannot be read: {'; '.join(chunk.damage)}")
                 if chunk.lost_from is not None and chunk.lost_from >= at:
                     self._note_lost(chunk)
-                inputs = [
-                    (record.key, record.value, record.timestamp, record.offset, record.headers)
-                    for record in chunk.records
-                    if record.offset >= at
-                ]
-                each.task.add(key.topic, key.partition, inputs)
+                records = chunk.records
+                if records and records[0].offset < at:
+                    records = [record for record in records if record.offset >= at]
+                each.task.add(key.topic, key.partition, records)
                 each.positions[key] = chunk.next_offset
                 end = chunk.last_stable_offset if self._settings.reads_committed else chunk.high_watermark
                 each.lags[key] = lag = max(0, end - chunk.next_offset)

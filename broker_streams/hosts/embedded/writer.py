@@ -6,8 +6,9 @@ exactly_once_v2: one transaction for all of it (KIP-447). at_least_once: the res
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+import itertools
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.metadata import TopicPartition
@@ -15,12 +16,9 @@ from broker_cy.admin.produce import Appended, Producer
 from broker_cy.admin.transactional import TransactionalProducer
 from broker_cy.client.transaction import GroupMetadata
 from broker_cy.core.errors import ErrorCode
-from broker_cy.wire.records import Record
+from broker_streams.hosts.results import Results
 from broker_streams.hosts.settings import HostSettings
-from broker_streams.kernel.errors import Output
 
-# Records of one topic and partition; a partition of None is chosen by the keys.
-Results = dict[tuple[str, int | None], list[Record]]
 # No other instance has the transactional id: its producer is fenced when its transaction was aborted.
 _STILL_MEMBER = (
     ErrorCode.PRODUCER_FENCED,
@@ -55,18 +53,14 @@ class Fenced(Exception):
         self.is_member = is_member
 
 
-def add(results: Results, outputs: Iterable[Output]) -> int:
-    """Add outputs in their order; return how many."""
-    count = 0
-    for topic, partition, key, value, timestamp, headers in outputs:
-        record = Record(key=key, value=value, timestamp=timestamp, headers=headers)
-        place = (topic, partition)
-        if place in results:
-            results[place].append(record)
-        else:
-            results[place] = [record]
-        count += 1
-    return count
+def sends(producer: Producer, results: Results) -> list[Coroutine[Any, Any, tuple[Appended, ...]]]:
+    """The calls that append all results."""
+    return [
+        producer.send(topic, itertools.chain.from_iterable(batches))
+        if number is None
+        else producer.send_batches(TopicPartition(topic, number), batches)
+        for (topic, number), batches in results.batches().items()
+    ]
 
 
 def add_ends(ends: dict[TopicPartition, int], appended: Iterable[Appended]) -> None:
@@ -112,9 +106,7 @@ class Writer:
 
     async def _send(self, producer: Producer, results: Results) -> None:
         self.ends = {}
-        sent = (producer.send(topic, records, partition=number) for (topic, number), records in results.items())
-        done = await asyncio.gather(*sent, return_exceptions=True)
-        for each in done:
+        for each in await asyncio.gather(*sends(producer, results), return_exceptions=True):
             if isinstance(each, BaseException):
                 raise each
             add_ends(self.ends, each)

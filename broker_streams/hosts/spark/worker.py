@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.fetched import Chunk
@@ -23,10 +23,12 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.transaction import GroupMetadata
+from broker_cy.wire.records import Record
 from broker_streams.hosts.clients import client_of
 from broker_streams.hosts.embedded.restoring import Restorer, changelog_partitions, deletions_ms
 from broker_streams.hosts.embedded.states import States
-from broker_streams.hosts.embedded.writer import Results, add, add_ends
+from broker_streams.hosts.embedded.writer import add_ends, sends
+from broker_streams.hosts.results import Results
 from broker_streams.hosts.settings import NO_RESET, HostSettings
 from broker_streams.hosts.spark import shipped
 from broker_streams.hosts.spark.work import Done, Offsets, TaskId, Token, Work
@@ -215,8 +217,7 @@ class _Batch:
         self._producer = client.transactional_producer(core.transactional_id, timeout_ms=core.timeout_ms)
         self._producer.resume(core)
         self._has_begun = False
-        self._results: Results = {}
-        self._waiting = 0
+        self._results = Results()
         self._written: dict[str, int] = {}
 
     async def run(self) -> Done:
@@ -279,18 +280,14 @@ class _Batch:
                 if is_single:
                     task.run(work.now_ms)
                     self._collect()
-                    if self._waiting >= RESULTS_MAX:
+                    if len(self._results) >= RESULTS_MAX:
                         await self._send()
         return count
 
     def _collect(self) -> None:
         outputs, changes = self._task.take_results()
-        partition = self._work.task[1]
-        self._waiting += add(self._results, outputs)
-        self._waiting += add(
-            self._results,
-            ((topic, partition, key, value, stamp, headers) for topic, key, value, stamp, headers in changes),
-        )
+        self._results.add(outputs)
+        self._results.add_changes(changes, self._work.task[1])
 
     async def _begin(self) -> None:
         if not self._has_begun:
@@ -298,14 +295,13 @@ class _Batch:
             self._has_begun = True
 
     async def _send(self) -> None:
-        results, self._results, self._waiting = self._results, {}, 0
+        results, self._results = self._results, Results()
         if not results:
             return
         await self._begin()
-        for (topic, _), records in results.items():
-            self._written[topic] = self._written.get(topic, 0) + len(records)
-        sent = (self._producer.send(topic, records, partition=number) for (topic, number), records in results.items())
-        for each in await asyncio.gather(*sent, return_exceptions=True):
+        for topic, (records, _) in results.traffic().items():
+            self._written[topic] = self._written.get(topic, 0) + records
+        for each in await asyncio.gather(*sends(self._producer, results), return_exceptions=True):
             if isinstance(each, BaseException):
                 raise each
             add_ends(self._ends, each)
@@ -315,8 +311,8 @@ def _name(task: TaskId) -> str:
     return f"{task[0]}_{task[1]}"
 
 
-def inputs_of(chunk: Chunk) -> list[tuple[Any, ...]]:
+def inputs_of(chunk: Chunk) -> list[Record]:
     """The records of a chunk as the kernel takes them. Raises ClientError: a batch is damaged."""
     if chunk.damage:
         raise ClientError(Failure.MALFORMED, chunk.damage[0], what=f"partition {chunk.partition}")
-    return [(each.key, each.value, each.timestamp, each.offset, each.headers) for each in chunk.records]
+    return chunk.records

@@ -177,7 +177,7 @@ def test_a_commit_that_has_begun_is_carried_out_before_a_stop(
             right, begun = host._writer.commit, asyncio.Event()
 
             async def commit(results: Any, *others: Any) -> None:
-                if any(topic == f"{name}-out" for topic, _ in results):
+                if any(topic == f"{name}-out" for topic, _ in results.batches()):
                     begun.set()
                     # The stop has its turn.
                     for _ in range(10):

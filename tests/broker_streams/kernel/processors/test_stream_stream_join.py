@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from broker_streams.kernel.operators import processor_of
-from broker_streams.kernel.processor import Processor, ProcessorContext, TaskState
+from broker_streams.kernel.processor import Processing, ProcessorContext, TaskState
 from broker_streams.kernel.processors import stream_stream_join
 from broker_streams.kernel.stores.factory import open_stores
 from broker_streams.plan.functions import Function
@@ -57,7 +57,7 @@ class Join:
         self.task = TaskState("app", (0, 0))
         self.log: list[tuple[Any, ...]] = []
         self.results: list[Result] = []
-        self.processors: list[Processor] = []
+        self.processors: list[Processing] = []
         size_ms = before_ms + after_ms
         windows = {"retention_ms": size_ms + grace_ms, "window_ms": size_ms, "retain_duplicates": True}
         stores = [Store(each, StoreKind.WINDOW, **windows) for each in ("left", "right")]  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ class Join:
             )
             self.inputs[side] = self._made(steps.JoinWindow(side), self._made(step, self._take).process).process
 
-    def _made(self, step: Step, child: Callable[[Record], None]) -> Processor:
+    def _made(self, step: Step, child: Callable[[Record], None]) -> Processing:
         def schedule(*args: object) -> Any:
             raise AssertionError("a join schedules nothing")
 
