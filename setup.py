@@ -92,7 +92,11 @@ HOT = {
     "broker_streams.kernel.formats",
     "broker_streams.kernel.forward",
     "broker_streams.kernel.processors.stateless",
+    "broker_streams.kernel.processors.window_fold",
     "broker_streams.kernel.record_queue",
+    "broker_streams.kernel.stores.cache",
+    "broker_streams.kernel.stores.row_formats",
+    "broker_streams.kernel.stores.window_rows",
     "broker_streams.kernel.topic_sink",
     "broker_streams.record",
 }

@@ -93,7 +93,6 @@ cdef class Results:
         return self.count
 
     def batches(self):
-        cdef dict places
         return {
             (topic, partition): (<Place>place).batches
             for topic, places in self.topics.items()
@@ -101,7 +100,6 @@ cdef class Results:
         }
 
     def traffic(self):
-        cdef dict places
         return {
             topic: (
                 sum([(<Place>place).count for place in places.values()]),

@@ -41,5 +41,8 @@ class Node(Forward):
 def to_all(calls: Iterable[Callable[[Record], None]]) -> Forward:
     """One call in place of several, which it makes in their order."""
 
+def stamped(moment: Moment, children: Callable[[Record], None]) -> Forward:
+    """A call that passes a record on, and shows its timestamp and headers in `moment` meanwhile."""
+
 def guarded(node: str, processor: Any, failures: Any) -> Forward:
     """The call of a processor, whose errors go to `failures.processing(node, record, error)`."""

@@ -72,6 +72,27 @@ cdef class ToAll(Forward):
         return 0
 
 
+cdef class Stamped(Forward):
+    """Passes records on whose timestamp and headers stores and caches below shall see."""
+
+    cdef Moment moment
+    cdef Forward children
+
+    def __cinit__(self, Moment moment not None, children):
+        self.moment = moment
+        self.children = as_forward(children)
+
+    cdef int take(self, Record record) except -1:
+        cdef Moment moment = self.moment
+        timestamp, headers = moment.timestamp, moment.headers
+        moment.timestamp, moment.headers = record.timestamp, record.headers
+        try:
+            self.children.take(record)
+        finally:
+            moment.timestamp, moment.headers = timestamp, headers
+        return 0
+
+
 cdef class Guard(Forward):
     """A processor: an error in it, or in a sink below it, goes to `failures`."""
 
@@ -119,6 +140,11 @@ def to_all(calls):
     """One call in place of several, which it makes in their order."""
     cdef tuple found = tuple([as_forward(call) for call in calls])
     return found[0] if len(found) == 1 else ToAll(found)
+
+
+def stamped(moment, children):
+    """A call that passes a record on, and shows its timestamp and headers in `moment` meanwhile."""
+    return Stamped(moment, children)
 
 
 def guarded(node, processor, failures):

@@ -14,8 +14,9 @@ from broker_streams.kernel.heap import TimeHeap
 from broker_streams.kernel.record_queue import RecordQueue
 from broker_streams.records import Headers
 
-# A record as it is read, or its key, value, timestamp, offset, headers.
-Inputs = Iterable[Input | tuple[bytes | None, bytes | None, int, int, Headers]]
+# A record as a test gives it: key, value, timestamp, offset, headers.
+Parts = tuple[bytes | None, bytes | None, int, int, Headers]
+Inputs = Iterable[Input | Parts]
 
 
 class PartitionGroup:

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from broker_streams.kernel.forward import Moment, to_all
+from broker_streams.kernel.forward import Moment, stamped, to_all
 from broker_streams.records import Record, RecordMetadata
 
 Forward = Callable[[Record], None]
@@ -92,6 +92,8 @@ class ProcessorContext:
         # A call to it passes a record to all children. It is for records with the timestamp and the headers of the
         # record that is processed; `forward` is for all others.
         self.forward_all: Forward = to_all(children.values())
+        # The call `forward` to all children, for processors of this package.
+        self.forward_stamped: Forward = stamped(task, self.forward_all)
 
     def forward(self, record: Record, child: str | None = None) -> None:
         """Pass a record on. Stores below see its timestamp and headers. Raises LookupError: no child has this name."""

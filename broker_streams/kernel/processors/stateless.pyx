@@ -9,6 +9,7 @@ from broker_streams.record cimport Record, new_record
 
 from broker_streams.kernel.operators import operator
 from broker_streams.plan.steps import stateless as steps
+from broker_streams.plan.steps import tables as table_steps
 
 
 cdef class Filter(Node):
@@ -146,6 +147,15 @@ cdef class PassThrough(Node):
         return 0
 
 
+cdef class TableToStream(Node):
+    def __init__(self, step):
+        pass
+
+    cdef int take(self, Record record) except -1:
+        self.children.take(new_record(record.key, record.value.new, record.timestamp, record.headers))
+        return 0
+
+
 cdef class Peek(Node):
     cdef object action
     cdef bint forwards
@@ -201,4 +211,5 @@ operator(steps.FlatMapValues)(FlatMapValues)
 operator(steps.Branch)(Branch)
 operator(steps.PassThrough)(PassThrough)
 operator(steps.Peek)(Peek)
+operator(table_steps.TableToStream)(TableToStream)
 operator(steps.Print)(Print)

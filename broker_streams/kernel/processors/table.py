@@ -27,9 +27,9 @@ class TableRows:
         self.get: Callable[[Any], Any] = store.get
         self._put = store.put
         self._is_versioned = hasattr(store, "get_as_of")
-        self._forward = context.forward
+        self._forward = context.forward_stamped
         self._send_old_values = send_old_values
-        self._caches = store.set_flush_listener(context.forward, send_old_values)
+        self._caches = store.set_flush_listener(self._forward, send_old_values)
 
     def value(self, key: Any) -> Any:
         row = self.get(key)
@@ -164,19 +164,6 @@ class TableTransformValues(_Computing):
 
     def close(self) -> None:
         self._transformer.close()
-
-
-@operator(steps.TableToStream)
-class TableToStream(Processor):
-    def __init__(self, step: steps.TableToStream) -> None:
-        pass
-
-    def init(self, context: ProcessorContext) -> None:
-        super().init(context)
-        self._forward = context.forward_all
-
-    def process(self, record: Record) -> None:
-        self._forward(Record(record.key, record.value.new, record.timestamp, record.headers))
 
 
 @operator(steps.TableGroup)

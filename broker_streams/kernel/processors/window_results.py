@@ -28,14 +28,14 @@ class WindowResults(Processor):
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._task = context.task
-        self._forward = context.forward
+        self._forward = context.forward_stamped
         self._store: Any = context.state_store(self._name)
         self._stream_time_ms = -1
         # The close time of the last results that were passed on; -1: none. It outlives the task.
         self._emitted_ms = self._task.emitted_ms.get(self._name, -1)
         self._next_emit_ms = 0
         # Updates are passed on at once, or by the cache of the store when they leave it.
-        self._updates = not self._emits_closed and not self._store.set_flush_listener(context.forward, self._send_old)
+        self._updates = not self._emits_closed and not self._store.set_flush_listener(self._forward, self._send_old)
 
     def _emit_closed(self, record: Record, close_ms: int) -> None:
         """Pass on the results of windows that closed since the last time. Headers are those of this record."""

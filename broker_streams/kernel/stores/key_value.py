@@ -88,7 +88,7 @@ class CachingKeyValue:
     def get(self, key: bytes) -> bytes | None:
         entry = self._cache.get(key)
         if entry is not None:
-            return entry[0]
+            return entry.value
         value = self._below.get(key)
         if value is not None:
             self._cache.put_read(key, value)

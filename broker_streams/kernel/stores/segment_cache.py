@@ -5,32 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_streams.kernel.stores.cache import StoreCache
-from broker_streams.kernel.stores.keys import (
-    SEGMENT_BYTES,
-    divide,
-    pack_long,
-    pack_window,
-    time_first_window_key,
-    unpack_long,
-)
-
-
-def cache_key_of(interval_ms: int, by_time: bool) -> Callable[[bytes, int], bytes]:
-    """The function that makes the key of a window in a cache. Most windows have the segment of the one before."""
-    segment_bytes, last = pack_long(0), 0
-
-    def by_key(key: bytes, start_ms: int) -> bytes:
-        nonlocal segment_bytes, last
-        segment = divide(start_ms, interval_ms) if start_ms < 0 else start_ms // interval_ms
-        if segment != last:
-            segment_bytes, last = pack_long(segment), segment
-        return segment_bytes + key + pack_window(start_ms, 0)
-
-    def by_start(key: bytes, start_ms: int) -> bytes:
-        return pack_long(divide(start_ms, interval_ms)) + time_first_window_key(key, start_ms)
-
-    return by_start if by_time else by_key
-
+from broker_streams.kernel.stores.keys import SEGMENT_BYTES, pack_long, unpack_long
 
 CachedRow = tuple[bytes, bytes | None]
 # The first and the last key of a segment that belong to a range; None: no last one. A row between them counts as used,

@@ -332,7 +332,7 @@ class CachingSessions:
 
     def fetch(self, key: bytes, start_ms: int, end_ms: int) -> bytes | None:
         entry = self._cache.get(self._cache_key(key, start_ms, end_ms))
-        return self._below.fetch(key, start_ms, end_ms) if entry is None else entry[0]
+        return self._below.fetch(key, start_ms, end_ms) if entry is None else entry.value
 
     def _place(self, data: bytes) -> tuple[int, bytes]:
         return divide(session_parts(data)[2], self._interval_ms), data

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker_streams.kernel.stores.bound import Bound, Listener, new_tuple, to_timestamped
-from broker_streams.kernel.stores.cache import Entry
+from broker_streams.kernel.stores.bound import Bound, Listener, to_timestamped
 from broker_streams.kernel.stores.keys import MAX_LONG, WINDOW_SUFFIX_BYTES, unpack_long, window_end, window_parts
+from broker_streams.kernel.stores.row_formats import KeyWriter, TimestampedReader, TimestampedWriter
 from broker_streams.kernel.stores.segments import Rows
 from broker_streams.kernel.stores.window_cache import CachingWindows
+from broker_streams.kernel.stores.window_rows import WindowListener, WindowRows
 from broker_streams.kernel.stores.windows import LoggedWindows, WindowBytes, WindowRoot
-from broker_streams.records import NO_HEADERS, Change, Headers, Record, Window, Windowed
+from broker_streams.records import NO_HEADERS, Headers, Window, Windowed
 
 
 class WindowStore:
@@ -32,6 +33,17 @@ class WindowStore:
         self._value = bound.value
         self._fetch = layers.fetch
         self._put = layers.put
+
+    def direct(self) -> tuple[KeyWriter, TimestampedReader, TimestampedWriter, WindowRows] | None:
+        """The parts of a store that caches values with timestamps, for a processor that updates single rows often;
+        None: it is another one, or its calls are measured.
+        """
+        key, read, write, rows = self._key, self._value_of, self._value, self._layers
+        if not isinstance(rows, WindowRows) or "fetch" in vars(self) or "put" in vars(self):
+            return None
+        if not isinstance(read, TimestampedReader) or not isinstance(write, TimestampedWriter):
+            return None
+        return key, read, write, rows
 
     def put(self, key: Any, value: Any, start_ms: int) -> None:
         """Set the value of a window; None deletes the row. A row that is too old is counted as dropped."""
@@ -95,21 +107,9 @@ class WindowStore:
         layers = self._layers
         if not isinstance(layers, CachingWindows):
             return False
-        key_of, value_of, window_ms = self._bound.key_of, self._value_of, self.window_ms
-        timestamped = self._timestamped
-
-        def pass_on(key: bytes, start_ms: int, new: bytes | None, old: bytes | None, entry: Entry) -> None:
-            value, previous = value_of(new), value_of(old)
-            timestamp = entry.timestamp
-            if timestamped:
-                if value is not None:
-                    value, timestamp = value
-                previous = previous and previous[0]
-            window = new_tuple(Window, (start_ms, window_end(start_ms, window_ms)))
-            windowed = new_tuple(Windowed, (key_of(key), window))
-            listener(Record(windowed, new_tuple(Change, (value, previous, True)), timestamp, entry.headers))
-
-        layers.listener = pass_on
+        layers.listener = WindowListener(
+            self._bound.key_of, self._value_of, self.window_ms, self._timestamped, listener
+        )
         layers.send_old_values = send_old_values
         return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker_streams.kernel.processor import TaskState
-from broker_streams.kernel.stores.cache import Cache, Entry, StoreCache
+from broker_streams.kernel.stores.cache import Cache
 from broker_streams.kernel.stores.keys import (
     MAX_INT,
     SEGMENT_BYTES,
@@ -17,36 +17,23 @@ from broker_streams.kernel.stores.keys import (
     window_parts,
 )
 from broker_streams.kernel.stores.merge import merged
-from broker_streams.kernel.stores.segment_cache import Bounds, CachedRow, cache_key_of, cached_rows
+from broker_streams.kernel.stores.segment_cache import Bounds, CachedRow, cached_rows
 from broker_streams.kernel.stores.segments import Rows
+from broker_streams.kernel.stores.window_rows import WindowRows
 from broker_streams.kernel.stores.windows import WindowBytes, time_bounds
 
 
-class CachingWindows:
+class CachingWindows(WindowRows):
     """Keeps changes back. `listener` gets key and start of the window, new value, old value, and its Entry.
 
     `interval_ms` is the segment of the store below; `by_time` says that the rows of a segment are ordered by time.
     """
 
     def __init__(self, below: WindowBytes, cache: Cache, task: TaskState, interval_ms: int, by_time: bool) -> None:
-        self._below = below
-        self._cache = StoreCache(cache, task, self._flush_entry)
+        super().__init__(below, cache, task, interval_ms, by_time)
         self._interval_ms = interval_ms
         self._by_time = by_time
-        self._latest_ms = -1
-        self._cache_key = cache_key_of(interval_ms, by_time)
         self.ordered_by_key = below.ordered_by_key
-        self.listener: Any = None
-        self.send_old_values = False
-
-    def fetch(self, key: bytes, start_ms: int) -> bytes | None:
-        entry = self._cache.get(self._cache_key(key, start_ms))
-        return self._below.fetch(key, start_ms) if entry is None else entry[0]
-
-    def put(self, key: bytes, value: bytes | None, start_ms: int) -> None:
-        self._cache.put(self._cache_key(key, start_ms), value)
-        if start_ms > self._latest_ms:
-            self._latest_ms = start_ms
 
     def _place(self, data: bytes) -> Any:
         """The order in which cached and stored rows are merged."""
@@ -61,7 +48,7 @@ class CachingWindows:
     ) -> list[CachedRow]:
         """Cached rows in the order of the cache, under their keys in the changelog."""
         bounds = self._bounds(low, high, from_ms, to_ms, single)
-        segments = divide(from_ms, self._interval_ms), divide(min(to_ms, self._latest_ms), self._interval_ms)
+        segments = divide(from_ms, self._interval_ms), divide(min(to_ms, self.latest_ms), self._interval_ms)
         shown = []
         for data, value in cached_rows(self._cache, *segments, bounds, reverse):
             key, start_ms, _ = time_first_window_parts(data) if self._by_time else window_parts(data)
@@ -109,19 +96,6 @@ class CachingWindows:
             rows = [(key[SEGMENT_BYTES:], value) for key, value in self._cache.items(reverse=reverse)]
             cached = [row for row in rows if from_ms <= window_parts(row[0])[1] <= to_ms]
         return merged(iter(cached), self._below.rows_by_time(from_ms, to_ms, reverse), self._place, reverse)
-
-    def _flush_entry(self, cache_key: bytes, entry: Entry) -> None:
-        data = cache_key[SEGMENT_BYTES:]
-        key, start_ms, _ = time_first_window_parts(data) if self._by_time else window_parts(data)
-        new = entry.value
-        listener = self.listener
-        if listener is None:
-            self._below.put(key, new, start_ms)
-            return
-        old = self._below.fetch(key, start_ms) if new is None or self.send_old_values else None
-        if new is not None or old is not None:
-            self._below.put(key, new, start_ms)
-            listener(key, start_ms, new, old if self.send_old_values else None, entry)
 
     def flush(self) -> None:
         self._cache.flush()

@@ -17,6 +17,7 @@ from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.records import Record
 from broker_streams import LONG, STRING, StreamsBuilder, StreamsError
 from broker_streams.hosts.embedded.host import EmbeddedHost
+from broker_streams.hosts.embedded.writer import Fenced
 from broker_streams.hosts.settings import HostSettings
 from broker_streams.plan.topology import TopologyError
 from tests.support.broker import QUICK, BrokerProcess
@@ -192,6 +193,82 @@ def test_a_commit_that_has_begun_is_carried_out_before_a_stop(
                 await task
             async with running(client, counts(name), settings(name)):
                 await until(client, f"{name}-out", [("a", 1), ("a", 2), ("b", 1)])
+
+    asyncio.run(job())
+
+
+class Held:
+    """Holds the first commit with results back, until `release`."""
+
+    def __init__(self, host: EmbeddedHost, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
+        self._right, self._error = host._writer.commit, error
+        self.begun, self.release = asyncio.Event(), asyncio.Event()
+        monkeypatch.setattr(host._writer, "commit", self._commit)
+
+    async def _commit(self, results: Any, *others: Any) -> None:
+        if results and not self.begun.is_set():
+            self.begun.set()
+            await self.release.wait()
+            if self._error is not None:
+                raise self._error
+        await self._right(results, *others)
+
+
+async def processed(host: EmbeddedHost, count: int) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while host.processed < count:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_tasks_process_while_a_commit_goes_on(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """If this fails, tasks stand still while results are written, or a commit that fails leaves results behind of what
+    was processed meanwhile.
+    """
+
+    async def job() -> None:
+        name = f"meanwhile-{fails}"
+        async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
+            await create(client, f"{name}-in", f"{name}-out")
+            await write(client, f"{name}-in", "a")
+            host = EmbeddedHost(client, counts(name), settings(name))
+            held = Held(host, monkeypatch, Fenced("held back") if fails else None)
+            task = asyncio.create_task(host.run())
+            async with asyncio.timeout(WAIT_S):
+                await held.begun.wait()
+            await write(client, f"{name}-in", "a", "a")
+            # The first one is held back before the repartition topic of the counts.
+            await processed(host, 3)
+            assert not host.is_settled
+            held.release.set()
+            await until(client, f"{name}-out", [("a", 1), ("a", 2), ("a", 3)])
+            host.stop()
+            await task
+
+    asyncio.run(job())
+
+
+def test_a_settled_commit_has_everything(broker: BrokerProcess) -> None:
+    """If this fails, a query of committed rows sees rows that are not committed, or waits forever."""
+
+    async def job() -> None:
+        name = "settled"
+        async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
+            await create(client, f"{name}-in", f"{name}-out")
+            async with running(client, counts(name), settings(name)) as host:
+                seen: list[bool] = []
+                host.after_commit.append(lambda: seen.append(host._has_changes))
+                written = 0
+                async with asyncio.timeout(WAIT_S):
+                    while len(seen) < 3:
+                        host.settle()
+                        await write(client, f"{name}-in", "a")
+                        written += 1
+                        await asyncio.sleep(0)
+                assert not any(seen)
+                await until(client, f"{name}-out", [("a", count + 1) for count in range(written)])
 
     asyncio.run(job())
 

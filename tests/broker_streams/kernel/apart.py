@@ -11,7 +11,7 @@ from collections import deque
 
 from broker_streams.dsl.topology import Topology
 from broker_streams.kernel.build import build
-from broker_streams.kernel.partition_group import Input
+from broker_streams.kernel.partition_group import Parts
 from broker_streams.kernel.settings import TaskSettings
 from broker_streams.kernel.task import Task
 from broker_streams.serdes.primitives import STRING
@@ -27,7 +27,7 @@ class Apart:
         settings = TaskSettings("app", STRING, STRING, max_task_idle_ms=-1, cache_bytes=cache_bytes)
         self._random = random.Random(seed)
         self._tasks: dict[tuple[str, int], Task] = {}
-        self._waiting: dict[tuple[str, int], deque[Input]] = {}
+        self._waiting: dict[tuple[str, int], deque[Parts]] = {}
         self._offsets: dict[tuple[str, int], int] = {}
         self.out: list[tuple[bytes | None, bytes | None]] = []
         for part in plan.subtopologies():
