@@ -1,4 +1,4 @@
-"""What tasks write until the next commit, as batches for the producer."""
+"""The records that tasks write until the next commit, as batches for the producer."""
 
 from broker_cy.wire.record cimport Record
 

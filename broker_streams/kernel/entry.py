@@ -1,4 +1,4 @@
-"""How a source of a task reads a partition: the formats of its records, and the extractor of their timestamps."""
+"""The reading of a partition by a source of a task: formats of records, and the extractor of their timestamps."""
 
 from __future__ import annotations
 

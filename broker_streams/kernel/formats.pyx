@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from broker_cy.core.cursor cimport load_u64
 from broker_cy.core.writer cimport store_u64
 
-from broker_streams.serdes.primitives import BYTES, LONG, REPLACED, BytesSerde, IntegerSerde, StringSerde
+from broker_streams.serdes.primitives import LONG, REPLACED, BytesSerde, IntegerSerde, StringSerde
 
 cdef enum:
     OTHER = 0

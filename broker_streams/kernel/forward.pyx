@@ -1,10 +1,9 @@
-"""How a record passes from node to node of a task: calls in C, with Python only where a node is Python.
+"""The way of a record from node to node of a task: calls in C, with Python only where a node is Python.
 
 A Forward is such a call. `take` is its form in C, and Python calls the object. Nodes whose code is in C (`Node`) call
 each other without a Python object for arguments or results.
 """
 
-from broker_cy.wire.record cimport Record as Input
 from broker_streams.record cimport Record
 
 from broker_streams.kernel.errors import FailedProcessing

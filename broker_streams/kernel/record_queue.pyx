@@ -5,8 +5,8 @@ from collections import deque
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 
 from broker_cy.wire.record cimport Record as Input
-from broker_streams.kernel.formats cimport Format, format_of
-from broker_streams.kernel.forward cimport Due, Forward, Moment, as_forward
+from broker_streams.kernel.formats cimport format_of
+from broker_streams.kernel.forward cimport Due, Moment, as_forward
 from broker_streams.record cimport Record, new_record
 
 from broker_streams.kernel.entry import ConsumedRecord, InvalidTimestamp

@@ -6,7 +6,7 @@ from broker_streams.kernel.forward import Node
 from broker_streams.serdes import Serde
 
 class Counts:
-    """How many partitions topics have, as `known` returns it; None: nothing is known.
+    """The numbers of partitions of topics, as `known` returns them; None: nothing is known.
 
     A sink asks once, and again after `look_again`.
     """

@@ -11,7 +11,7 @@ from broker_streams.kernel.errors import Origin, StreamsError
 
 
 cdef class Counts:
-    """How many partitions topics have, as `known` returns it; None: nothing is known.
+    """The numbers of partitions of topics, as `known` returns them; None: nothing is known.
 
     A sink asks once, and again after `look_again`.
     """

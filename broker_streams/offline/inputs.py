@@ -19,7 +19,7 @@ from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Start
 from broker_cy.admin.reset import read_offsets
 from broker_cy.client.quantities import parse_time
-from broker_streams.kernel.partition_group import Input
+from broker_streams.kernel.partition_group import Parts as Input
 from broker_streams.offline.runner import Result, Runner
 from broker_streams.plan.topology import Sink, Source, Topology
 

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from broker_cy.client.partitioner import partition_of
 from broker_streams.kernel.build import build, build_global
-from broker_streams.kernel.partition_group import Input
+from broker_streams.kernel.partition_group import Parts as Input
 from broker_streams.kernel.punctuation import NEVER_MS
 from broker_streams.kernel.settings import TaskSettings
 from broker_streams.kernel.task import Task

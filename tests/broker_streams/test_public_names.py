@@ -37,4 +37,4 @@ def test_an_import_loads_only_what_is_used() -> None:
         "print(*sorted(each for each in sys.modules if 'streams' in each))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["broker_streams", "broker_streams.records"]
+    assert done.stdout.split() == ["broker_streams", "broker_streams.record", "broker_streams.records"]

@@ -383,7 +383,7 @@ class EmbeddedHost:
             await self._give_up(grown)
 
     async def _lose_tasks(self) -> None:
-        """What was processed since the last commit does not count."""
+        """Forget all that was processed since the last commit."""
         await self._stop_reading()
         self._results = Results()
         for each in self._taken:

@@ -19,19 +19,20 @@ from broker_cy.core.errors import ErrorCode
 from broker_streams.hosts.results import Results
 from broker_streams.hosts.settings import HostSettings
 
-# No other instance has the transactional id: its producer is fenced when its transaction was aborted.
+# No other instance has the transactional id: its producer is fenced when its transaction was aborted. An epoch of the
+# member that is not the newest is ILLEGAL_GENERATION in a transaction, and STALE_MEMBER_EPOCH elsewhere.
 _STILL_MEMBER = (
     ErrorCode.PRODUCER_FENCED,
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.TRANSACTION_ABORTABLE,
     ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.ILLEGAL_GENERATION,
 )
 _FENCED = (
     *_STILL_MEMBER,
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.FENCED_MEMBER_EPOCH,
 )
 

@@ -22,7 +22,7 @@ def window_aggregate(step: steps.WindowAggregate) -> WindowFold:
 
 
 class WindowAggregate(WindowResults):
-    """What WindowFold needs of a step and, after `init`, of its store."""
+    """The parts of a step and, after `init`, of its store that WindowFold needs."""
 
     def __init__(self, step: steps.WindowAggregate) -> None:
         super().__init__(step)

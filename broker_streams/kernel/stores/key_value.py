@@ -97,7 +97,7 @@ class CachingKeyValue:
     def peek(self, key: bytes) -> bytes | None:
         """As `get`, for a reader outside of the task: nothing enters the cache, so no row leaves it."""
         entry = self._cache.get(key)
-        return self._below.get(key) if entry is None else entry[0]
+        return self._below.get(key) if entry is None else entry.value
 
     def put(self, key: bytes, value: bytes | None) -> None:
         self._cache.put(key, value)

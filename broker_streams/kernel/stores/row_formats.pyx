@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 
 from broker_cy.core.cursor cimport load_u64
 from broker_cy.core.writer cimport store_u64
-from broker_streams.kernel.formats cimport Format, format_of
+from broker_streams.kernel.formats cimport format_of
 from broker_streams.kernel.forward cimport Moment
 
 from broker_streams.records import ValueAndTimestamp

@@ -17,7 +17,6 @@ from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.records import Record
 from broker_streams import LONG, STRING, StreamsBuilder, StreamsError
 from broker_streams.hosts.embedded.host import EmbeddedHost
-from broker_streams.hosts.embedded.writer import Fenced
 from broker_streams.hosts.settings import HostSettings
 from broker_streams.plan.topology import TopologyError
 from tests.support.broker import QUICK, BrokerProcess
@@ -198,20 +197,20 @@ def test_a_commit_that_has_begun_is_carried_out_before_a_stop(
 
 
 class Held:
-    """Holds the first commit with results back, until `release`."""
+    """Holds the first commit with results back, until `release`. With `fails`, its epoch is old then."""
 
-    def __init__(self, host: EmbeddedHost, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
-        self._right, self._error = host._writer.commit, error
+    def __init__(self, host: EmbeddedHost, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+        self._right, self._fails = host._writer.commit, fails
         self.begun, self.release = asyncio.Event(), asyncio.Event()
         monkeypatch.setattr(host._writer, "commit", self._commit)
 
-    async def _commit(self, results: Any, *others: Any) -> None:
+    async def _commit(self, results: Any, offsets: Any, group: Any) -> None:
         if results and not self.begun.is_set():
             self.begun.set()
             await self.release.wait()
-            if self._error is not None:
-                raise self._error
-        await self._right(results, *others)
+            if self._fails:
+                group = group._replace(generation=group.generation - 1)
+        await self._right(results, offsets, group)
 
 
 async def processed(host: EmbeddedHost, count: int) -> None:
@@ -222,7 +221,7 @@ async def processed(host: EmbeddedHost, count: int) -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_tasks_process_while_a_commit_goes_on(
-    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, fails: bool
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool
 ) -> None:
     """If this fails, tasks stand still while results are written, or a commit that fails leaves results behind of what
     was processed meanwhile.
@@ -234,7 +233,7 @@ def test_tasks_process_while_a_commit_goes_on(
             await create(client, f"{name}-in", f"{name}-out")
             await write(client, f"{name}-in", "a")
             host = EmbeddedHost(client, counts(name), settings(name))
-            held = Held(host, monkeypatch, Fenced("held back") if fails else None)
+            held = Held(host, monkeypatch, fails)
             task = asyncio.create_task(host.run())
             async with asyncio.timeout(WAIT_S):
                 await held.begun.wait()
@@ -246,6 +245,7 @@ def test_tasks_process_while_a_commit_goes_on(
             await until(client, f"{name}-out", [("a", 1), ("a", 2), ("a", 3)])
             host.stop()
             await task
+        assert ("does not count" in caplog.text) is fails
 
     asyncio.run(job())
 

@@ -16,7 +16,7 @@ from broker_streams import (
     Topology,
     TopologyTestDriver,
 )
-from broker_streams.kernel.partition_group import Input
+from broker_streams.kernel.partition_group import Parts as Input
 from broker_streams.kernel.settings import TaskSettings
 from broker_streams.offline import runner as module
 from broker_streams.offline.runner import Result, Runner
