@@ -78,6 +78,7 @@ _TABLE: Final = (
     *_of_count(TOPIC, "records_consumed", "Records that were read from the topic"),
     *_of_count(TOPIC, "bytes_consumed", "Bytes that were read from the topic, as they are stored"),
     *_of_count(TOPIC, "records_produced", "Committed records for the topic"),
+    *_of_count(TOPIC, "bytes_produced", "Committed bytes for the topic"),
     *_of_count(NODE, "process", "DEBUG: records that the processor took"),
     _metric(STATE, "num_entries", "gauge", "Rows of the store: rocksdb.estimate-num-keys."),
     *(
@@ -145,8 +146,8 @@ class _Samples:
         for direction, by_topic in (("consumed", measures.consumed), ("produced", measures.produced)):
             for topic, traffic in by_topic.items():
                 self._add_count(TOPIC, f"records_{direction}", f"{direction}.records.{topic}", traffic.records, topic)
-                if direction == "consumed":
-                    self._add_count(TOPIC, "bytes_consumed", f"consumed.bytes.{topic}", traffic.size_bytes, topic)
+                bytes_name = f"{direction}.bytes.{topic}"
+                self._add_count(TOPIC, f"bytes_{direction}", bytes_name, traffic.size_bytes, topic)
         for task_id, running in host.tasks.running.items():
             self._task(text_of(task_id), running)
 
