@@ -27,7 +27,7 @@ public class StreamsApplication {
         KStream<String, String> records = builder.stream(input, Consumed.with(Serdes.String(), Serdes.String()));
         if (arguments[2].equals("filter")) {
             records.mapValues(value -> value.toUpperCase())
-                .filter((key, value) -> !key.equals("key-1"))
+                .filter((key, value) -> !"key-1".equals(key))
                 .to(output, Produced.with(Serdes.String(), Serdes.String()));
         } else {
             records.groupByKey()

@@ -31,6 +31,7 @@ from bench.launch.nodes import BrokerCy
 from bench.measuring.proc import peak_resident_bytes, usage
 from bench.studies.goals import Figures, Goals, check, measure, parser
 from bench.studies.mirror_load import Topic, ages_ms
+from bench.targets.brokers import TargetError
 from broker_cy.admin import AdminClient
 from broker_cy.admin.topics import NewTopic
 from broker_cy.launch import java_programs
@@ -212,7 +213,10 @@ def _latency(part: str, pair: int, given: argparse.Namespace, bootstrap: str, pl
             # The first window begins before the program does, and warms it up.
             for _ in range(2):
                 used_s = usage(child.pid).cpu_s
-                ages = sorted(asyncio.run(ages_ms(topic, given.rate, given.seconds)))
+                try:
+                    ages = sorted(asyncio.run(ages_ms(topic, given.rate, given.seconds)))
+                except TimeoutError:
+                    raise TargetError(f"{side} did not pass all records on: {child.tail()}") from None
                 cores = (usage(child.pid).cpu_s - used_s) / given.seconds
         prefix = "latency" if side == "ours" else f"latency_{side}"
         found |= {
