@@ -60,7 +60,7 @@ def _checked_bytes(value: Any) -> bytes:
 
 
 def _fast(parsed: ParsedSchema) -> Encode | None:
-    """What writes values with the library in C, where it cannot differ from `parsed.encode`: in schemas without logical
+    """A writer of values with the library in C, where it cannot differ from `parsed.encode`: in schemas without logical
     types and without unions of several types. None for other schemas. A value that the library refuses goes to
     `parsed.encode`, which knows more forms, and names the field that does not fit.
     """

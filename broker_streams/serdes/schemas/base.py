@@ -1,4 +1,4 @@
-"""What the serdes of the three schema types have in common: schemas, subjects, and the bytes in front of a payload."""
+"""The common part of the serdes of the three schema types: schemas, subjects, and the bytes in front of a payload."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class RegistrySerde:
         return self.label if not members else f"{self.label}({json.dumps(members, separators=(',', ':'))})"
 
     def _members(self) -> dict[str, Any]:
-        """What a serde is made of again, elsewhere: the arguments that were given."""
+        """The arguments that were given, from which a serde is made again, elsewhere."""
         found: dict[str, Any] = {}
         if self._given is not None:
             found["schema"] = self._given.text
@@ -212,7 +212,7 @@ class RegistrySerde:
             raise SerdeError(f"{what} is of type {parsed.kind.value}, and the serde is of {self.kind.value}")
 
     def _payload(self, parsed: ParsedSchema) -> Encode:
-        """What writes values behind the id. Its errors say what does not fit."""
+        """A writer of values behind the id. Its errors say what does not fit."""
         raise NotImplementedError
 
     # ------------------------------------------------------------------------------------------------ from bytes
@@ -293,7 +293,7 @@ class RegistrySerde:
         return None
 
     def _read(self, written: ParsedSchema, reader: ParsedSchema, text: SchemaText) -> Decode:
-        """What reads the bytes behind the id by `reader`, whose text is `text`. Its errors say what is wrong."""
+        """A reader of the bytes behind the id by `reader`, whose text is `text`. Its errors say what is wrong."""
         raise NotImplementedError
 
 

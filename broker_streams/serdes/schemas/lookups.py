@@ -1,4 +1,4 @@
-"""What serdes ask a registry for, and a registry in memory for tests (`mock://SCOPE`, as in Confluent's clients)."""
+"""The questions of serdes to a registry, and one in memory for tests (`mock://SCOPE`, as in Confluent's clients)."""
 
 from __future__ import annotations
 
