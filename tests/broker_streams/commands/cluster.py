@@ -25,6 +25,8 @@ PARTITIONS = 2
 WAIT_S = 120.0
 SETTINGS = {
     **QUICK,
+    # Records with timestamps of 1970 stay.
+    "log.retention.ms": "-1",
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.streams.min.heartbeat.interval.ms": "100",
     "group.streams.heartbeat.interval.ms": "100",

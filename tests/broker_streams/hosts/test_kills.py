@@ -31,6 +31,8 @@ KEYS = 7
 WAIT_S = 120.0
 SETTINGS = {
     **QUICK,
+    # Records with timestamps of 1970 stay.
+    "log.retention.ms": "-1",
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.streams.min.session.timeout.ms": "2000",
     "group.streams.session.timeout.ms": "2000",

@@ -36,6 +36,8 @@ from tests.support.broker import QUICK, BrokerProcess
 PARTITIONS = 2
 SETTINGS = {
     **QUICK,
+    # Records with timestamps of 1970 stay.
+    "log.retention.ms": "-1",
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.streams.min.heartbeat.interval.ms": "100",
     "group.streams.heartbeat.interval.ms": "100",
