@@ -145,7 +145,7 @@ class EmbeddedHost:
         self._results = Results()
         # Whether the last step processed something, and whether a task processed as many records as one step allows.
         self._is_busy = self._is_behind = False
-        self._chunks: asyncio.Queue[Chunk | ClientError] = asyncio.Queue(QUEUED_CHUNKS_MAX)
+        self._chunks: asyncio.Queue[Chunk | Exception] = asyncio.Queue(QUEUED_CHUNKS_MAX)
         self._global_positions: dict[TopicPartition, int] = {}
         self._pump: asyncio.Task[None] | None = None
         self._commit_due_s = self._purge_due_s = self._topics_due_s = 0.0
@@ -320,8 +320,8 @@ class EmbeddedHost:
             self._news.clear()
         # Tasks that have enough for another step get no more, which bounds what waits in them.
         found = None if self._is_behind or self._chunks.empty() else self._chunks.get_nowait()
-        if isinstance(found, ClientError):
-            if found.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+        if isinstance(found, Exception):
+            if not isinstance(found, ClientError) or found.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise found
             # Records were deleted before they were read: auto.offset.reset decides when the tasks begin again.
             self._begins_again = True
@@ -519,7 +519,8 @@ class EmbeddedHost:
                     await self._ahead.load(chunk.partition.topic, chunk.records)
                     await self._chunks.put(chunk)
                     self._news.set()
-        except ClientError as error:
+        except Exception as error:
+            # Any of them ends the application: without its reader it would wait for ever.
             await self._chunks.put(error)
             self._news.set()
 

@@ -26,6 +26,8 @@ PARTITIONS = 2
 # Members hear of new tasks soon.
 SETTINGS = {
     **QUICK,
+    # Records with timestamps of 1970 stay.
+    "log.retention.ms": "-1",
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.streams.min.heartbeat.interval.ms": "100",
     "group.streams.heartbeat.interval.ms": "100",
@@ -292,6 +294,29 @@ def test_an_error_of_a_function_ends_the_application_and_nothing_is_written(brok
                     await host.run()
             assert "cannot take a" in str(failed.value.__cause__)
             assert await committed(client, f"{name}-out") == []
+
+    asyncio.run(job())
+
+
+def test_an_error_of_the_reader_ends_the_application(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, an application whose reader has ended waits for records for ever, without a word."""
+
+    async def job() -> None:
+        name = "unread"
+        async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
+            await create(client, f"{name}-in", f"{name}-out")
+            await write(client, f"{name}-in", "a")
+            builder = StreamsBuilder()
+            builder.stream(f"{name}-in").to(f"{name}-out")
+            host = EmbeddedHost(client, builder.build(), settings(name))
+
+            async def load(topic: str, records: object) -> None:
+                raise RuntimeError(f"cannot ask about {topic}")
+
+            monkeypatch.setattr(host._ahead, "load", load)
+            async with asyncio.timeout(WAIT_S):
+                with pytest.raises(RuntimeError, match="cannot ask about unread-in"):
+                    await host.run()
 
     asyncio.run(job())
 
