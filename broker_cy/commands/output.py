@@ -13,9 +13,8 @@ from uuid import UUID
 
 import click
 
-from broker_cy.admin import ClientError, Failure
-from broker_cy.client import program
-from broker_cy.client.program import EXIT_NOT_CONFIRMED
+from broker_cy.admin import ClientError
+from broker_cy.client import confirmation, program
 from broker_cy.commands import PROGRAM
 from broker_cy.console.record_json import plain_bytes
 from broker_cy.core.uuid import to_text
@@ -80,22 +79,11 @@ def confirm_typed(expected: str, question: str, *, yes: bool) -> None:
         return
     typed = click.prompt(f"{question} Type {expected} to confirm", default="", show_default=False, err=True)
     if typed != expected:
-        click.echo("Nothing was changed.", err=True)
-        raise SystemExit(EXIT_NOT_CONFIRMED)
+        confirmation.not_confirmed()
 
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask for confirmation and return if the answer is yes; otherwise end the command with EXIT_NOT_CONFIRMED."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        context = click.get_current_context(silent=True)
-        reason = "cannot ask for confirmation, because the standard input is not a terminal: add --yes. "
-        print_error(
-            ClientError(Failure.INVALID, reason + "Nothing was changed."),
-            as_json=context is not None and bool(context.params.get("as_json")),
-        )
-        raise SystemExit(EXIT_NOT_CONFIRMED)
-    if not click.confirm(question, default=False, err=True):
-        click.echo("Nothing was changed.", err=True)
-        raise SystemExit(EXIT_NOT_CONFIRMED)
+    context = click.get_current_context(silent=True)
+    as_json = context is not None and bool(context.params.get("as_json"))
+    confirmation.confirm(PROGRAM, question, yes=yes, as_json=as_json)

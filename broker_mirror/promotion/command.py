@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
@@ -18,10 +17,11 @@ from broker_cy.admin.mirror_links import MirrorTopic
 from broker_cy.client import options
 from broker_cy.client.address import parse_addresses
 from broker_cy.client.clusters import ClusterEntry, select
+from broker_cy.client.confirmation import confirm
 from broker_cy.client.deadline import DEFAULT_TIMEOUT_S
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.parsed import Parsed
-from broker_cy.client.program import EXIT_FAILED, EXIT_NOT_CONFIRMED, EXIT_UNREACHED, end
+from broker_cy.client.program import EXIT_FAILED, EXIT_UNREACHED
 from broker_cy.client.quantities import parse_duration
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import count, duration, plural
@@ -294,20 +294,8 @@ def _show_before(name: str, rows: Sequence[PromotionRow], asked: Asked) -> None:
     when = f"within {duration(asked.wait_s * 1000)}"
     if asked.is_forced:
         when = "immediately, without records that were not copied"
-    confirm(f"promote {plural(len(rows), 'topic')} in {name} {when}?", yes=asked.is_confirmed, as_json=asked.as_json)
-
-
-def confirm(question: str, *, yes: bool, as_json: bool) -> None:
-    """Return if the answer is yes; otherwise end the command with EXIT_NOT_CONFIRMED."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        reason = "cannot ask for confirmation, because the standard input is not a terminal: add --yes. "
-        end(PROGRAM, ClientError(Failure.INVALID, f"{reason}Nothing was changed."), as_json=as_json)
-        raise SystemExit(EXIT_NOT_CONFIRMED)
-    if not click.confirm(question, default=False, err=True):
-        click.echo("Nothing was changed.", err=True)
-        raise SystemExit(EXIT_NOT_CONFIRMED)
+    question = f"promote {plural(len(rows), 'topic')} in {name} {when}?"
+    confirm(PROGRAM, question, yes=asked.is_confirmed, as_json=asked.as_json)
 
 
 def _progress(asked: Asked) -> Show:

@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from broker_cy.client.confirmation import confirm
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.program import EXIT_FAILED
 from broker_cy.reporting.column import Column, Kind
@@ -21,8 +22,8 @@ from broker_mirror.flow_run import connect
 from broker_mirror.flows import Flow, FlowKind
 from broker_mirror.link.mirrors import mirrors_in
 from broker_mirror.merged import Role, Side
-from broker_mirror.program import errors
-from broker_mirror.promotion.command import check_named, chosen_flow, confirm
+from broker_mirror.program import PROGRAM, errors
+from broker_mirror.promotion.command import check_named, chosen_flow
 from broker_mirror.promotion.reversal import Reversal, ReversalRow
 
 COLUMNS: Final[tuple[Column[ReversalRow], ...]] = (
@@ -96,6 +97,7 @@ async def _reversed(
             print_rows(COLUMNS[:5], able, err=True)
         lost = sum(row.lost or 0 for row in able)
         confirm(
+            PROGRAM,
             f"make {plural(len(able), 'topic')} of {flow.pair.source} mirrors, and lose {count(lost)} records there?",
             yes=yes,
             as_json=as_json,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -14,7 +13,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.client import options
 from broker_cy.client.clusters import select
 from broker_cy.client.errors import ClientError, Failure
-from broker_cy.client.program import EXIT_NOT_CONFIRMED, end
+from broker_cy.client.program import end
 from broker_cy.client.security import PREFIXES
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.properties import read_properties_file
@@ -111,19 +110,6 @@ def client_for(application: Application | None, cluster: Mapping[str, Any], clie
     return AdminClient(
         entry.bootstrap, timeout_s=entry.timeout_s, client_id=client_id, login=entry.login, tls=entry.tls
     )
-
-
-def confirm(question: str, *, yes: bool, as_json: bool) -> None:
-    """Return if the answer is yes; otherwise end the command with EXIT_NOT_CONFIRMED."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        reason = "cannot ask for confirmation, because the standard input is not a terminal: add --yes. "
-        end(PROGRAM, ClientError(Failure.INVALID, f"{reason}Nothing was changed."), as_json=as_json)
-        raise SystemExit(EXIT_NOT_CONFIRMED)
-    if not click.confirm(question, default=False, err=True):
-        click.echo("Nothing was changed.", err=True)
-        raise SystemExit(EXIT_NOT_CONFIRMED)
 
 
 @contextlib.contextmanager

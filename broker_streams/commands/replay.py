@@ -14,6 +14,7 @@ import click
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
+from broker_cy.client.confirmation import confirm
 from broker_cy.core.errors import ErrorCode
 from broker_cy.reporting.numbers import plural
 from broker_streams.application import Application, load
@@ -23,7 +24,6 @@ from broker_streams.commands.context import (
     bootstrap_option,
     changes,
     client_of,
-    confirm,
     errors,
     json_option,
     settings_option,
@@ -126,7 +126,7 @@ def replay_command(
         if drain is not None and (end != COMMITTED or dry_run):
             raise ClientError(Failure.INVALID, "--drain is for a takeover: leave out --until and --dry-run")
         if not dry_run:
-            confirm(f"Create the state of {application_id} from history?", yes=yes, as_json=as_json)
+            confirm(PROGRAM, f"Create the state of {application_id} from history?", yes=yes, as_json=as_json)
         if drain is not None:
             before = load(drain, {**changes(changed, bootstrap), "application.id": old})
             asyncio.run(_drain(before, old))

@@ -13,6 +13,7 @@ import click
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep, read_offsets
 from broker_cy.client import options
+from broker_cy.client.confirmation import confirm
 from broker_cy.client.parsed import Parsed
 from broker_cy.client.quantities import DURATION_HELP, TIME_HELP, parse_duration, parse_time
 from broker_cy.core.java_duration import duration_ms
@@ -24,7 +25,6 @@ from broker_streams.commands.context import (
     PROGRAM,
     application_of,
     client_for,
-    confirm,
     errors,
     json_option,
 )
@@ -130,7 +130,7 @@ async def _reset(
     if not as_json:
         _print_plan(plan, err=not dry_run)
     if not dry_run:
-        confirm(f"Reset application {application_id}?", yes=yes, as_json=as_json)
+        confirm(PROGRAM, f"Reset application {application_id}?", yes=yes, as_json=as_json)
         await apply_reset(client, plan)
     if as_json:
         print(json.dumps(_fields(plan, dry_run=dry_run)))
