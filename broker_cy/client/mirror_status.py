@@ -1,26 +1,22 @@
 """The state of the flows of a process of broker-mirror: what its page /status reports, and how a client asks for it.
 
-The page is JSON of the classes below. Fields that this code does not know are skipped; those that an older process does
-not report have their defaults.
+The page is JSON of the classes below (status_page).
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, field, fields
-from typing import Any, Final, Protocol, TypeVar
+from dataclasses import asdict, field
+from typing import Any, Final, Protocol
 
 from broker_cy.client.address import Address
-from broker_cy.client.errors import ClientError, Failure, network_reason
-from broker_cy.client.http_exchange import Unanswered, exchange
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.status_page import ask_page, built
 from broker_cy.core.classes import dataclass
 
-ANSWER_BYTES_MAX: Final = 64 << 20
 PLAN_PROBLEM: Final = "refresh.topics: "
 """The begin of the keys of problems with topics; the topic follows."""
-_T = TypeVar("_T")
 
 
 class Lagging(Protocol):
@@ -132,32 +128,20 @@ def status_of(found: Any) -> MirrorStatus:
     """Return the status of a JSON value (to_json). Raises KeyError, TypeError or ValueError if it is none."""
     flows = []
     for each in found["flows"]:
-        parts = tuple(_built(PartitionState, part) for part in each["partitions"])
-        last = tuple(_built(Restart, restart) for restart in each["last_restarts"])
+        parts = tuple(built(PartitionState, part) for part in each["partitions"])
+        last = tuple(built(Restart, restart) for restart in each["last_restarts"])
         flows.append(
-            _built(FlowStatus, {**each, "partitions": parts, "last_restarts": last, "loops": tuple(each["loops"])})
+            built(FlowStatus, {**each, "partitions": parts, "last_restarts": last, "loops": tuple(each["loops"])})
         )
     return MirrorStatus(str(found["version"]), tuple(flows))
 
 
-def _built(kind: type[_T], values: Mapping[str, Any]) -> _T:
-    known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in values.items() if name in known})
-
-
 async def ask(address: Address, timeout_s: float) -> MirrorStatus:
     """Return the status of the process at an address. Raises ClientError."""
+    answer = await ask_page(address, "/status", timeout_s)
+    if answer.status != 200:
+        raise ClientError(Failure.REFUSED, f"{address} answers with the HTTP status {answer.status}")
     try:
-        async with asyncio.timeout(timeout_s):
-            answer = await exchange(address, "GET", "/status", answer_bytes_max=ANSWER_BYTES_MAX)
-        if answer.status != 200:
-            raise ClientError(Failure.REFUSED, f"{address} answers with the HTTP status {answer.status}")
         return status_of(json.loads(answer.body))
-    except TimeoutError:
-        raise ClientError(Failure.TIMED_OUT, f"no answer within {timeout_s:g} s", what=str(address)) from None
-    except OSError as error:
-        raise ClientError(Failure.UNREACHABLE, network_reason(error), what=str(address)) from None
-    except Unanswered as error:
-        raise ClientError(Failure.UNREACHABLE, str(error), what=str(address)) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ClientError(Failure.MALFORMED, f"{address} does not answer as a mirror") from None

@@ -1,24 +1,20 @@
 """The state of an instance of a stream processing application: what its page /status reports, and how a client asks.
 
-The page is JSON of the classes below. Fields that this code does not know are skipped; those that an older instance
-does not report have their defaults.
+The page is JSON of the classes below (status_page).
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field, fields
-from typing import Any, Final, TypeVar
+from dataclasses import asdict, field
+from typing import Any
 
 from broker_cy.client.address import Address
-from broker_cy.client.errors import ClientError, Failure, network_reason
-from broker_cy.client.http_exchange import HttpAnswer, Unanswered, exchange
+from broker_cy.client.errors import ClientError, Failure
+from broker_cy.client.http_exchange import HttpAnswer
+from broker_cy.client.status_page import ask_page, built
 from broker_cy.core.classes import dataclass
-
-ANSWER_BYTES_MAX: Final = 64 << 20
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,25 +113,20 @@ class InstanceState:
 def state_of(found: Any) -> InstanceState:
     """The state of a JSON value (to_json). Raises KeyError, TypeError or ValueError if it is none."""
     tasks = tuple(
-        _built(
+        built(
             TaskState,
             {
                 **each,
-                "inputs": tuple(_built(InputState, part) for part in each.get("inputs", ())),
-                "stores": tuple(_built(StoreState, store) for store in each.get("stores", ())),
+                "inputs": tuple(built(InputState, part) for part in each.get("inputs", ())),
+                "stores": tuple(built(StoreState, store) for store in each.get("stores", ())),
             },
         )
         for each in found.get("tasks", ())
     )
     traffic = {
-        name: tuple(_built(TrafficState, each) for each in found.get(name, ())) for name in ("consumed", "produced")
+        name: tuple(built(TrafficState, each) for each in found.get(name, ())) for name in ("consumed", "produced")
     }
-    return _built(InstanceState, {**found, **traffic, "tasks": tasks, "waits": tuple(found.get("waits", ()))})
-
-
-def _built(kind: type[_T], values: Mapping[str, Any]) -> _T:
-    known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in values.items() if name in known})
+    return built(InstanceState, {**found, **traffic, "tasks": tasks, "waits": tuple(found.get("waits", ()))})
 
 
 async def ask(address: Address, timeout_s: float) -> InstanceState:
@@ -148,19 +139,12 @@ async def ask(address: Address, timeout_s: float) -> InstanceState:
 
 
 async def ask_json(address: Address, target: str, timeout_s: float, *, headers: Sequence[tuple[str, str]] = ()) -> Any:
-    """The JSON of a page of an instance. Raises ClientError: also with the text of an answer that is no success."""
+    """The JSON of a page of an instance. Raises ClientError, with the text of an answer of another status than 200."""
+    answer = await ask_page(address, target, timeout_s, headers=headers)
+    if answer.status != 200:
+        raise ClientError(Failure.REFUSED, _reason(answer), what=str(address))
     try:
-        async with asyncio.timeout(timeout_s):
-            answer = await exchange(address, "GET", target, headers=headers, answer_bytes_max=ANSWER_BYTES_MAX)
-        if answer.status != 200:
-            raise ClientError(Failure.REFUSED, _reason(answer), what=str(address))
         return json.loads(answer.body)
-    except TimeoutError:
-        raise ClientError(Failure.TIMED_OUT, f"no answer within {timeout_s:g} s", what=str(address)) from None
-    except OSError as error:
-        raise ClientError(Failure.UNREACHABLE, network_reason(error), what=str(address)) from None
-    except Unanswered as error:
-        raise ClientError(Failure.UNREACHABLE, str(error), what=str(address)) from None
     except ValueError:
         raise ClientError(Failure.MALFORMED, f"{address} does not answer as an instance of an application") from None
 
