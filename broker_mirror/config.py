@@ -16,10 +16,11 @@ from typing import Final
 
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.core.config_def import providers
+from broker_cy.core.config_def.scoped import Support
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.properties import read_properties_file
 from broker_mirror.merged import PROVIDERS
-from broker_mirror.settings import Scope, Support, is_known, is_unsupported_security, places, setting_of, table
+from broker_mirror.settings import Scope, is_known, is_unsupported_security, places, setting_of, table
 from broker_mirror.transforms.configuration import FAMILIES
 
 CLUSTERS: Final = "clusters"

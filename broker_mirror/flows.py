@@ -11,6 +11,7 @@ from typing import Any, Final
 from broker_cy.client.errors import ClientError
 from broker_cy.client.security import NAMES as SECURITY_NAMES
 from broker_cy.client.security import PROTOCOL, WITH_SASL, WITH_TLS, protocol_of
+from broker_cy.core.config_def.scoped import Support
 from broker_cy.core.config_def.types import ConfigError, Password
 from broker_mirror.config import MirrorConfig
 from broker_mirror.filters import NameFilter, PropertyFilter, pattern_of
@@ -25,7 +26,7 @@ from broker_mirror.merged import (
     worker_properties,
 )
 from broker_mirror.policy import SEPARATOR, Policy
-from broker_mirror.settings import OVERRIDE, ROLES, Scope, Support, flow_names, table
+from broker_mirror.settings import OVERRIDE, ROLES, Scope, flow_names, table
 from broker_mirror.transforms.chain import Chain
 from broker_mirror.transforms.configuration import cautions_of, chain_of, refuse
 

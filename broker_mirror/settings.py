@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from broker_cy.client.security import PREFIXES as SECURITY_PREFIXES
-from broker_cy.core.classes import dataclass
-from broker_cy.core.config_def.definitions import Definition, read_rows
+from broker_cy.core.config_def.scoped import ScopedSetting, read_table
 from broker_mirror.merged import CONNECTION_NAMES, WORKER_PREFIXES, Role, Side
 from broker_mirror.transforms.configuration import FAMILIES
 
@@ -40,19 +39,8 @@ class Scope(Enum):
     ADMIN = "admin"
 
 
-class Support(Enum):
-    """Whether a setting has an effect. REFUSED ones would change records, or protect something."""
-
-    EFFECTIVE = "effective"
-    NO_EFFECT = "no effect"
-    REFUSED = "refused"
-
-
-@dataclass(frozen=True)
-class Setting(Definition):
-    """A row of the table. A name that ends with `*` stands for all names with that prefix."""
-
-    support: Support = Support.EFFECTIVE
+class Setting(ScopedSetting):
+    """A row of the table."""
 
     def read(self, name: str, text: str) -> Any:
         """Return the value that the file gives under the full `name`. Raises ConfigError, which names it."""
@@ -73,12 +61,7 @@ ROLES: Final = {Role.CONSUMER: Scope.CONSUMER, Role.PRODUCER: Scope.PRODUCER, Ro
 @cache
 def table() -> dict[tuple[Scope, str], Setting]:
     """Return the settings by scope and name."""
-    found: dict[tuple[Scope, str], Setting] = {}
-    for row in read_rows(_TABLE):
-        setting = Setting.from_row(row, support=Support(row["support"]))
-        for scope in row["scope"].split(","):
-            found[Scope(scope), row["name"]] = setting
-    return found
+    return read_table(_TABLE, Setting, Scope)
 
 
 @cache

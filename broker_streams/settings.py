@@ -23,9 +23,8 @@ from typing import Any, Final, NamedTuple
 
 from broker_cy.client.security import NAMES as SECURITY_NAMES
 from broker_cy.client.security import PREFIXES as SECURITY_PREFIXES
-from broker_cy.core.classes import dataclass
 from broker_cy.core.config_def import providers
-from broker_cy.core.config_def.definitions import Definition, read_rows
+from broker_cy.core.config_def.scoped import ScopedSetting, Support, read_table
 from broker_cy.core.config_def.types import ConfigError, Password
 from broker_cy.core.configs import ConfigType
 
@@ -48,12 +47,6 @@ class Scope(Enum):
     REGISTRY = "registry"
 
 
-class Support(Enum):
-    EFFECTIVE = "effective"
-    NO_EFFECT = "no effect"
-    REFUSED = "refused"
-
-
 # The prefixes of settings of clients, the longer ones first; those of restore and global consumers are read alike.
 _PREFIXES: Final = {
     "main.consumer.": Scope.CONSUMER,
@@ -66,11 +59,8 @@ _PREFIXES: Final = {
 _IDLE_PREFIXES: Final = ("restore.consumer.", "global.consumer.")
 
 
-@dataclass(frozen=True)
-class Setting(Definition):
-    """A row of the table. A name that ends with `*` stands for all names with that prefix."""
-
-    support: Support = Support.EFFECTIVE
+class Setting(ScopedSetting):
+    """A row of the table."""
 
     def read(self, name: str, given: Any) -> Any:
         """The typed value of what is given under the full `name`. Raises ConfigError, which names it."""
@@ -111,12 +101,7 @@ class Found:
 @cache
 def table() -> dict[tuple[Scope, str], Setting]:
     """Return the settings by scope and name."""
-    found: dict[tuple[Scope, str], Setting] = {}
-    for row in read_rows(_TABLE):
-        setting = Setting.from_row(row, support=Support(row["support"]))
-        for scope in row["scope"].split(","):
-            found[Scope(scope), row["name"]] = setting
-    return found
+    return read_table(_TABLE, Setting, Scope)
 
 
 @cache

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from broker_cy.client.security import NAMES  # noqa: E402
-from broker_mirror.settings import Scope, Setting, Support, table  # noqa: E402
+from broker_cy.core.config_def.scoped import Support  # noqa: E402
+from broker_mirror.settings import Scope, table  # noqa: E402
+from tools.settings_page import OTHERS, connections, main, rows_of, wrapped  # noqa: E402
 
 PAGE = ROOT / "docs" / "mirror-settings.md"
-WIDTH = 120
 HEAD = """\
 # Settings of the mirror
 
@@ -53,30 +51,11 @@ TITLES = {
 }
 
 
-def wrapped(text: str) -> str:
-    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
-
-
-def cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def shown_default(setting: Setting) -> str:
-    if setting.required:
-        return "required"
-    text = setting.default_text
-    return f"`{cell(text)}`" if text else ""
-
-
 def section(scope: Scope) -> str:
     """Return the settings of a scope with an effect, and the names of the others."""
     rows = [setting for (each, _), setting in table().items() if each is scope]
-    found = [f"\n## {TITLES[scope]}\n\n| setting | type | default | meaning |\n|---|---|---|---|\n"]
-    for each in rows:
-        if each.support is Support.EFFECTIVE:
-            meaning = cell(each.documentation or "")
-            found.append(f"| `{each.name}` | {each.type.name} | {shown_default(each)} | {meaning} |\n")
-    for support, text in ((Support.NO_EFFECT, "Without an effect"), (Support.REFUSED, "Refused")):
+    found = [f"\n## {TITLES[scope]}\n", rows_of(each for each in rows if each.support is Support.EFFECTIVE)]
+    for support, text in OTHERS:
         if names := [f"`{each.name}`" for each in rows if each.support is support]:
             listed = ", ".join(sorted(names))
             found.append("\n" + wrapped(f"{text}: {listed}."))
@@ -84,28 +63,8 @@ def section(scope: Scope) -> str:
 
 
 def page() -> str:
-    names = ", ".join(f"`{name}`" for name in NAMES)
-    connections = (
-        "\n## Connections\n\n"
-        + wrapped("`bootstrap.servers`, and the settings of security ([security.md](security.md)); others are refused:")
-        + "\n"
-        + wrapped(f"{names}.")
-    )
-    return HEAD + "".join(map(section, TITLES)) + connections
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only compare; exit 1 if the page differs")
-    is_check = parser.parse_args().check
-    if not is_check:
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    if PAGE.read_text(encoding="utf-8") != page():
-        print("docs/mirror-settings.md is out of date: run python tools/mirror_doc.py", file=sys.stderr)
-        return 1
-    return 0
+    return HEAD + "".join(map(section, TITLES)) + connections()
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(PAGE, page, __doc__))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from broker_cy.client.security import NAMES  # noqa: E402
-from broker_streams.settings import Scope, Setting, Support, table  # noqa: E402
+from broker_cy.core.config_def.scoped import Support  # noqa: E402
+from broker_streams.settings import Scope, table  # noqa: E402
+from tools.settings_page import OTHERS, connections, main, rows_of, wrapped  # noqa: E402
 
 PAGE = ROOT / "docs" / "streams-settings.md"
-WIDTH = 120
 HEAD = """\
 # Settings of stream processing
 
@@ -44,19 +42,9 @@ TITLES = {
 }
 
 
-def wrapped(text: str) -> str:
-    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
-
-
-def cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def shown_default(setting: Setting) -> str:
-    if setting.required:
-        return "required"
-    text = setting.default_text
-    return f"`{cell(text.rpartition('.')[2] if text.startswith(('org.', 'io.')) else text)}`" if text else ""
+def short(default: str) -> str:
+    """Return the name of a class without its package."""
+    return default.rpartition(".")[2] if default.startswith(("org.", "io.")) else default
 
 
 def section(scope: Scope) -> str:
@@ -65,11 +53,8 @@ def section(scope: Scope) -> str:
     found = [f"\n## {TITLES[scope]}\n"]
     effective = [each for each in rows if each.support is Support.EFFECTIVE]
     if effective:
-        found.append("\n| setting | type | default | meaning |\n|---|---|---|---|\n")
-    for each in effective:
-        meaning = cell(each.documentation or "")
-        found.append(f"| `{each.name}` | {each.type.name} | {shown_default(each)} | {meaning} |\n")
-    for support, text in ((Support.NO_EFFECT, "Without an effect"), (Support.REFUSED, "Refused")):
+        found.append(rows_of(effective, short))
+    for support, text in OTHERS:
         by_reason: dict[str, list[str]] = {}
         for each in rows:
             if each.support is support:
@@ -78,36 +63,13 @@ def section(scope: Scope) -> str:
             found.append(f"\n{text}:\n\n")
             for reason, names in by_reason.items():
                 listed = "- " + ", ".join(sorted(names)) + (f": {reason}" if reason else "")
-                found.append(
-                    textwrap.fill(listed, WIDTH, break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
-                    + "\n"
-                )
+                found.append(wrapped(listed, "  "))
     return "".join(found)
 
 
 def page() -> str:
-    names = ", ".join(f"`{name}`" for name in NAMES)
-    connections = (
-        "\n## Connections\n\n"
-        + wrapped("`bootstrap.servers`, and the settings of security ([security.md](security.md)); others are refused:")
-        + "\n"
-        + wrapped(f"{names}.")
-    )
-    return HEAD + "".join(map(section, TITLES)) + connections
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only compare; exit 1 if the page differs")
-    is_check = parser.parse_args().check
-    if not is_check:
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    if PAGE.read_text(encoding="utf-8") != page():
-        print("docs/streams-settings.md is out of date: run python tools/streams_doc.py", file=sys.stderr)
-        return 1
-    return 0
+    return HEAD + "".join(map(section, TITLES)) + connections()
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(PAGE, page, __doc__))

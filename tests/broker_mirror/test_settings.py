@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from broker_cy.client.security import NAMES
+from broker_cy.core.config_def.scoped import Support
 from broker_cy.core.config_def.types import to_text
-from broker_mirror.settings import Place, Scope, Setting, Support, is_known, setting_of, table
+from broker_mirror.settings import Place, Scope, Setting, is_known, setting_of, table
 from tests.broker_mirror.oracle import mirror_maker
 from tests.support import needs, recorded
 

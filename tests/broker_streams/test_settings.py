@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from broker_cy.core.config_def.scoped import Support
 from broker_streams import settings
 from broker_streams.application import load
 from broker_streams.hosts.settings import HostSettings
 from broker_streams.kernel.settings import TaskSettings
 from broker_streams.serdes.lists import ListSerde
-from broker_streams.settings import Scope, Support, table
+from broker_streams.settings import Scope, table
 
 ROOT = Path(__file__).resolve().parents[2]
 APP = {"application.id": "app"}
