@@ -28,7 +28,7 @@ _READING: Final = (b"GET", b"HEAD")
 
 
 class PageRequest(NamedTuple):
-    """A request. Names of headers are lower case. Of a parameter that is given twice, the last one counts."""
+    """A request. Names of headers are lower case. The last value of a repeated parameter counts."""
 
     path: str
     query: Mapping[str, str]

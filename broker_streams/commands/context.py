@@ -25,6 +25,8 @@ PROGRAM: Final = "broker-streams"
 Command = TypeVar("Command", bound=Callable[..., Any])
 # The key of the settings of --config in the context of a command.
 _SETTINGS: Final = "broker_streams.settings"
+# The default of --first.
+FIRST: Final = 20
 
 application_argument = click.argument("file", metavar="APP.py", type=click.Path(path_type=Path))
 
@@ -71,11 +73,25 @@ bootstrap_option = click.option(
     envvar="BROKER_CY_BOOTSTRAP",
     help=f"Brokers of the cluster.  [default: {BOOTSTRAP} of the file]",
 )
+
+
+def first_option(noun: str) -> Callable[[Command], Command]:
+    """Add --first: how many of `noun` are shown of each topic."""
+    return click.option(
+        "--first",
+        type=click.IntRange(0),
+        default=FIRST,
+        show_default=True,
+        metavar="N",
+        help=f"{noun} to show of a topic.",
+    )
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, also for errors.")
 
 
 def changes(given: tuple[str, ...], bootstrap: str | None = None) -> dict[str, str]:
-    """The settings of -X and of --bootstrap. Raises ApplicationError: an option that is no NAME=VALUE."""
+    """The settings of -X and of --bootstrap. Raises ApplicationError: an option that is not NAME=VALUE."""
     found = {}
     for each in given:
         name, equals, value = each.partition("=")

@@ -26,6 +26,7 @@ from broker_streams.commands.context import (
     changes,
     client_of,
     errors,
+    first_option,
     json_option,
     settings_option,
 )
@@ -43,7 +44,6 @@ examples:
   broker-streams diff old.py new.py --from -1d --until latest
   broker-streams diff old.py new.py --from begin.csv --until end.csv --json
 """
-FIRST: Final = 20
 
 
 @dataclass
@@ -67,14 +67,7 @@ class TopicDiff:
 @click.option("--from", "begin", default="earliest", show_default=True, metavar="POINT", help=f"{POINT_HELP}.")
 @click.option("--until", "end", default="latest", show_default=True, metavar="POINT", help="As --from.")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Compare only this output topic; repeatable.")
-@click.option(
-    "--first",
-    type=click.IntRange(0),
-    default=FIRST,
-    show_default=True,
-    metavar="N",
-    help="Differences to show of a topic.",
-)
+@first_option("Differences")
 @settings_option
 @bootstrap_option
 @json_option

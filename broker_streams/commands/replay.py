@@ -25,10 +25,11 @@ from broker_streams.commands.context import (
     changes,
     client_of,
     errors,
+    first_option,
     json_option,
     settings_option,
 )
-from broker_streams.commands.verify import FIRST, check_fields, print_check
+from broker_streams.commands.verify import check_fields, print_check
 from broker_streams.hosts.seeding import ChangeRecord, Seed
 from broker_streams.hosts.settings import HostSettings
 from broker_streams.offline.checking import Check, Wanted, check, repartition_partitions
@@ -88,14 +89,7 @@ class Replayed:
 )
 @click.option("--dry-run", is_flag=True, help="Only compare its results with those of the old version.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
-@click.option(
-    "--first",
-    type=click.IntRange(0),
-    default=FIRST,
-    show_default=True,
-    metavar="N",
-    help="Deviations to show of a topic.",
-)
+@first_option("Deviations")
 @settings_option
 @bootstrap_option
 @json_option

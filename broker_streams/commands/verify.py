@@ -25,6 +25,7 @@ from broker_streams.commands.context import (
     changes,
     client_of,
     errors,
+    first_option,
     json_option,
     settings_option,
 )
@@ -54,7 +55,6 @@ examples:
   broker-streams verify app.py --topic totals   one topic
   broker-streams verify app.py --json
 """
-FIRST: Final = 20
 _COMPARED: Final = {
     Level.RECORDS: "records in order",
     Level.CONTENTS: "records",
@@ -74,14 +74,7 @@ _COMPARED: Final = {
     help=f"Where the application began, without state: {POINT_HELP}.",
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Compare only this topic; repeatable.")
-@click.option(
-    "--first",
-    type=click.IntRange(0),
-    default=FIRST,
-    show_default=True,
-    metavar="N",
-    help="Deviations to show of a topic.",
-)
+@first_option("Deviations")
 @settings_option
 @bootstrap_option
 @json_option

@@ -318,7 +318,7 @@ def time_ms(text: str, name: str) -> int:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it. Bytes that are no UTF-8 are {"base64": ...}; objects of other classes are their texts."""
+    """A value as JSON has it. Bytes that are not UTF-8 are {"base64": ...}; objects of other classes are texts."""
     match value:
         case None | bool() | int() | float() | str():
             return value

@@ -20,7 +20,7 @@ class SerdeError(ValueError):
 
 
 class SerdeUnavailable(Exception):
-    """A schema cannot be asked for now, which is no fault of the record: no handler of errors may skip it."""
+    """A schema cannot be asked for now. The record is not at fault, so no handler of errors may skip it."""
 
 
 class Serde(Protocol):

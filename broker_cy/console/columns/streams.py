@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from broker_cy.admin.streams_applications import (
@@ -55,7 +54,7 @@ RECORDS: Final = Column[StreamsApplication](
     "Records/s",
     lambda row: row.records_per_s,
     Kind.RATE,
-    hint="Of the instances that report their state",
+    hint="Sum over the instances that report their state",
     width=9,
 )
 ROWS: Final = Column[StreamsApplication]("rows", "Rows", lambda row: row.rows, Kind.COUNT, hint="Rows of all stores")
@@ -163,15 +162,15 @@ STORE_PARTITIONS: Final = Column[StoreRow](
 STORE_ROWS: Final = Column[StoreRow]("rows", "Rows", lambda row: row.rows, Kind.COUNT)
 
 
-def _restored() -> Callable[[StoreRow], str]:
-    return lambda row: UNKNOWN if row.restored is None else share(row.restored)
+def _restored(row: StoreRow) -> str:
+    return UNKNOWN if row.restored is None else share(row.restored)
 
 
 STORE_RESTORED: Final = Column[StoreRow](
     "restored",
     "Restored",
     lambda row: row.restored,
-    text=_restored(),
+    text=_restored,
     sort=lambda row: 1.0 if row.restored is None else row.restored,
     hint="The part of the changelogs that was read, while stores are being restored",
     tone=lambda row: Tone.PLAIN if row.restored is None else Tone.NOTED,

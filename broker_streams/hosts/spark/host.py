@@ -246,8 +246,8 @@ class SparkHost:
         query.asked.clear()
         asked = asyncio.ensure_future(query.asked.wait())
         try:
-            # One after the other: Spark keeps each Python process that plans a query, and one can plan all. It gives up
-            # a Python process that takes longer than ten seconds to start, as many at once on few cores do.
+            # One after the other: Spark keeps each Python process that plans a query, and one can plan all. Many
+            # processes that start at once on few cores need longer than the ten seconds that Spark waits for each.
             async with self._starting:
                 try:
                     streaming = await loop.run_in_executor(threads, self._started, application, query, checkpoint)

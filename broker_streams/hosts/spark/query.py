@@ -203,7 +203,7 @@ class Query:
         return self._told(self._committed)
 
     async def hold(self) -> None:
-        """For a query that ends when it has read what is there now (Trigger.AvailableNow). Another run goes on in
+        """For a query that ends at the present ends of its inputs (Trigger.AvailableNow). Another run goes on in
         repartition topics, to the same ends of all others. Raises ClientError.
         """
         await self._look()
@@ -386,7 +386,7 @@ class Query:
         internal = {self._topology.decorated(each.name, application_id) for each in self._topology.repartition_topics}
         before = {key: at for key, at in self._committed.items() if key.topic in internal and at > 0}
         if before:
-            # What is left is deleted the next time.
+            # The rest is deleted the next time.
             with suppress(ClientError):
                 await self._client.topics.delete_records(before)
 

@@ -1,4 +1,4 @@
-"""An application as bytes, for workers that have neither its file nor the modules beside it."""
+"""An application as bytes, for workers that lack its file and the modules next to it."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True)
 class Work:
-    """`committed` has the next offset of each input by the last commit, `texts` what stands beside it, and `ends` the
-    offsets up to which to read. `core` is the task's producer, which is ready.
+    """`committed` has the next offset of each input by the last commit, `texts` the metadata of these commits, and
+    `ends` the offsets up to which to read. `core` is the task's producer, which is ready.
     """
 
     task: TaskId

@@ -94,7 +94,7 @@ def test_another_process_continues_a_transaction(run: Run, name: str) -> None:
             assert f"kept-{turn}" not in await readable(client, name)
             driver.resume(pickle.loads(pickle.dumps(worker.core)))
             await driver.commit()
-        # A worker that nobody waits for any more.
+        # A late worker, for which the driver does not wait any more.
         worker = client.transactional_producer(name)
         worker.resume(driver.core)
         await worker.begin()
