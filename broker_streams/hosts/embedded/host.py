@@ -10,6 +10,9 @@ itself: the tasks process what comes next, and the next commit begins after it.
 
 With exactly_once_v2 nothing of a task counts before its transaction is committed. A member that was fenced forgets its
 tasks and joins again, and the next owner begins at the last commit.
+
+The file is longer than others: membership, steps and commits change the same tasks, in an order that is seen only where
+they stand together.
 """
 
 from __future__ import annotations
@@ -26,8 +29,6 @@ from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.fetched import Chunk
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
-from broker_cy.admin.reader import Reader
-from broker_cy.admin.records import Start
 from broker_cy.client.errors import Failure
 from broker_cy.client.group_member import MemberSettings, Revoke, Send, State
 from broker_cy.client.streams_member import Endpoint, Role, Status, StreamsMember, StreamsSettings
@@ -37,8 +38,10 @@ from broker_cy.core.errors import ErrorCode
 from broker_streams.dsl.topology import Topology
 from broker_streams.hosts.announced import announced
 from broker_streams.hosts.embedded.commits import Commits, Ended
+from broker_streams.hosts.embedded.global_stores import GlobalStores
 from broker_streams.hosts.embedded.group_news import NO_STREAMS_GROUPS, GroupNews
 from broker_streams.hosts.embedded.queries import Queries
+from broker_streams.hosts.embedded.reading import Reading
 from broker_streams.hosts.embedded.tasks import Running, Tasks
 from broker_streams.hosts.embedded.topics import Topics
 from broker_streams.hosts.embedded.writer import Fenced, Offsets, Writer
@@ -46,15 +49,12 @@ from broker_streams.hosts.measures import Life, Measures
 from broker_streams.hosts.measures import State as InstanceState
 from broker_streams.hosts.results import Results
 from broker_streams.hosts.settings import HostSettings
-from broker_streams.kernel.build import build_global
 from broker_streams.kernel.errors import StreamsError
 from broker_streams.plan.topology import Source, TopologyError
 from broker_streams.plan.topology import Topology as Plan
 from broker_streams.registry.ahead import Ahead
 
 _LOG = logging.getLogger("broker_streams")
-# Chunks that were read and not processed.
-QUEUED_CHUNKS_MAX: Final = 4
 # Records of one step, after which heartbeats have their turn.
 STEP_RECORDS: Final = 1_000
 # Results that are not committed; more of them are committed at once.
@@ -120,20 +120,14 @@ class EmbeddedHost:
         self._news = asyncio.Event()
         self._commits = Commits(self._writer, self._news.set)
         self._topics = Topics(client, plan, settings.application_id)
-        self._global = build_global(plan, settings.task)
-        self.tasks = Tasks(
-            client,
-            plan,
-            settings,
-            self._topics.partitions,
-            self._global.stores if self._global is not None else {},
-            now_ms,
-        )
-        self.queries = Queries(self, self._global.stores if self._global is not None else {})
-        self._isolation = Isolation.READ_COMMITTED if settings.reads_committed else Isolation.READ_UNCOMMITTED
+        isolation = Isolation.READ_COMMITTED if settings.reads_committed else Isolation.READ_UNCOMMITTED
+        self._turn = asyncio.Lock()
+        self._globals = GlobalStores(client, plan, settings, isolation, now_ms, self._turn)
+        self._reading = Reading(client, isolation, self._ahead, self._news.set)
+        self.tasks = Tasks(client, plan, settings, self._topics.partitions, self._globals.stores, now_ms)
+        self.queries = Queries(self, self._globals.stores)
         self.committed = self.processed = 0
         self._is_settling = False
-        self._turn = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._taken: frozenset[Assigned] = frozenset()
         # How often the group went on without this member: after that, no task is the one of before.
@@ -145,9 +139,6 @@ class EmbeddedHost:
         self._results = Results()
         # Whether the last step processed something, and whether a task processed as many records as one step allows.
         self._is_busy = self._is_behind = False
-        self._chunks: asyncio.Queue[Chunk | Exception] = asyncio.Queue(QUEUED_CHUNKS_MAX)
-        self._global_positions: dict[TopicPartition, int] = {}
-        self._pump: asyncio.Task[None] | None = None
         self._commit_due_s = self._purge_due_s = self._topics_due_s = 0.0
 
     @property
@@ -201,9 +192,9 @@ class EmbeddedHost:
             return
         await self._topics.look()
         followed = []
-        if self._global is not None:
-            await self._fill_global_stores()
-            followed.append(asyncio.create_task(self._follow_global_topics()))
+        if self._globals:
+            await self._globals.fill()
+            followed.append(asyncio.create_task(self._globals.follow()))
         followed += [asyncio.create_task(self._be_member()), asyncio.create_task(self._work())]
         followed.append(asyncio.create_task(self.tasks.states.look_after(self.tasks.is_up)))
         stopping = asyncio.create_task(self._stopping.wait())
@@ -240,7 +231,7 @@ class EmbeddedHost:
             await asyncio.gather(*asked, return_exceptions=True)
 
     async def _end(self, *, is_clean: bool) -> None:
-        await self._stop_reading()
+        await self._reading.stop()
         with suppress(ClientError, Fenced, StreamsError):
             if is_clean:
                 await self._commit()
@@ -279,7 +270,7 @@ class EmbeddedHost:
                 await asyncio.sleep(min(member.wait_s(loop.time()), IDLE_S))
 
     async def _give_up(self, parts: frozenset[Assigned]) -> None:
-        await self._stop_reading()
+        await self._reading.stop()
         await self._commit_or_lose()
         for each in parts:
             self.tasks.close((each.subtopology, each.partition))
@@ -293,11 +284,11 @@ class EmbeddedHost:
         self._commit_due_s = loop.time() + self._settings.commit_interval_ms / 1000
         while True:
             chunk = await self._next_chunk()
-            reading = self._pump
+            reading = self._reading.run
             async with self._turn:
                 await self._follow_group()
                 # Tasks that began again meanwhile read from other positions.
-                if chunk is not None and self._pump is reading:
+                if chunk is not None and self._reading.run is reading:
                     self._take(chunk)
                 self._process()
                 await self._maybe_commit()
@@ -313,13 +304,13 @@ class EmbeddedHost:
         """The next chunk, or None soon if there is other work."""
         if self._is_busy or self.member.owned != self._taken:
             await asyncio.sleep(0)
-        elif self._chunks.empty():
+        elif self._reading.is_empty:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._wait_s()):
                     await self._news.wait()
             self._news.clear()
         # Tasks that have enough for another step get no more, which bounds what waits in them.
-        found = None if self._is_behind or self._chunks.empty() else self._chunks.get_nowait()
+        found = None if self._is_behind or self._reading.is_empty else self._reading.take()
         if isinstance(found, Exception):
             if not isinstance(found, ClientError) or found.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise found
@@ -357,20 +348,20 @@ class EmbeddedHost:
             await self._lose_tasks()
         if fresh := owned - self._taken:
             self.life.enter(InstanceState.REBALANCING)
-            await self._stop_reading()
+            await self._reading.stop()
             await self._topics.look_for_sinks()
             for each in sorted(fresh, key=lambda task: (task.subtopology, task.partition)):
                 self.tasks.make((each.subtopology, each.partition), each.role)
                 self.measures.tasks_created += 1
             self._taken |= fresh
         if self.tasks.has_restored:
-            await self._stop_reading()
+            await self._reading.stop()
             self.tasks.begin(self._now_ms())
         is_stable = self.member.state is State.STABLE and not self.member.must_rejoin
         if is_stable and not self.tasks.is_restoring:
             self.life.enter(InstanceState.RUNNING)
-        if self._pump is None and self.tasks.active:
-            self._pump = asyncio.create_task(self._read())
+        if self._reading.run is None and self.tasks.active:
+            self._reading.begin(self.tasks.positions())
 
     async def _take_new_partitions(self) -> None:
         """Begin the tasks again whose source topics have more partitions: each change begins an epoch of the group, but
@@ -384,7 +375,7 @@ class EmbeddedHost:
 
     async def _lose_tasks(self) -> None:
         """Forget all that was processed since the last commit."""
-        await self._stop_reading()
+        await self._reading.stop()
         self._results = Results()
         for each in self._taken:
             self.tasks.close((each.subtopology, each.partition))
@@ -508,67 +499,6 @@ class EmbeddedHost:
             if before:
                 with suppress(ClientError):
                     await self._client.topics.delete_records(before)
-
-    # ---- reading
-
-    async def _read(self) -> None:
-        try:
-            async with self._client.records.reader(self.tasks.positions(), isolation=self._isolation) as reader:
-                async for chunk in reader:
-                    # Here and not in a step: a registry that is slow holds up no heartbeat.
-                    await self._ahead.load(chunk.partition.topic, chunk.records)
-                    await self._chunks.put(chunk)
-                    self._news.set()
-        except Exception as error:
-            # Any of them ends the application: without its reader it would wait for ever.
-            await self._chunks.put(error)
-            self._news.set()
-
-    async def _stop_reading(self) -> None:
-        """Chunks that were not taken are read again from the positions."""
-        pump, self._pump = self._pump, None
-        if pump is not None:
-            pump.cancel()
-            await asyncio.gather(pump, return_exceptions=True)
-        while not self._chunks.empty():
-            self._chunks.get_nowait()
-
-    # ---- global stores
-
-    async def _fill_global_stores(self) -> None:
-        """Read the topics of global stores to their ends, before any task begins."""
-        keys = [key for topic in self._global_topics() for key in await self._client.records.partitions(topic)]
-        spans = await self._client.records.spans(keys, Start.earliest(), isolation=self._isolation)
-        self._global_positions = {key: span.start for key, span in spans.items()}
-        wanted = {key: span for key, span in spans.items() if span.start < span.end}
-        if wanted:
-            starts = {key: span.start for key, span in wanted.items()}
-            ends = {key: span.end for key, span in wanted.items()}
-            async with self._client.records.reader(starts, ends=ends, isolation=self._isolation) as reader:
-                await self._follow_globals(reader)
-
-    async def _follow_global_topics(self) -> None:
-        async with self._client.records.reader(self._global_positions, isolation=self._isolation) as reader:
-            await self._follow_globals(reader)
-
-    async def _follow_globals(self, reader: Reader) -> None:
-        task: Any = self._global
-        async for chunk in reader:
-            async with self._turn:
-                # The task has one queue for all partitions of a topic: each record has its turn at once.
-                for record in chunk.records:
-                    task.add(chunk.partition.topic, 0, [record])
-                    task.run(self._now_ms())
-                self._global_positions[chunk.partition] = chunk.next_offset
-
-    def _global_topics(self) -> list[str]:
-        names = self._topology.global_nodes
-        return [
-            topic
-            for node in self._topology.nodes
-            if isinstance(node, Source) and node.name in names
-            for topic in node.topics
-        ]
 
 
 def _endpoint(text: str) -> Endpoint | None:
