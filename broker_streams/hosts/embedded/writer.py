@@ -14,16 +14,19 @@ from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.produce import Appended, Producer
 from broker_cy.admin.transactional import TransactionalProducer
-from broker_cy.client.transaction import GroupMetadata
+from broker_cy.client.transaction import GroupMetadata, WrongState
 from broker_cy.core.errors import ErrorCode
 from broker_streams.hosts.results import Results
 from broker_streams.hosts.settings import HostSettings
 
-# No other instance has the transactional id: its producer is fenced when its transaction was aborted. An epoch of the
-# member that is not the newest is ILLEGAL_GENERATION in a transaction, and STALE_MEMBER_EPOCH elsewhere.
+# No other instance has the transactional id: its producer is fenced when its transaction was aborted, and unknown when
+# the coordinator has lost it. An epoch of the member that is not the newest is ILLEGAL_GENERATION in a transaction, and
+# STALE_MEMBER_EPOCH elsewhere.
 _STILL_MEMBER = (
     ErrorCode.PRODUCER_FENCED,
     ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.TRANSACTION_ABORTABLE,
     ErrorCode.STALE_MEMBER_EPOCH,
@@ -107,10 +110,14 @@ class Writer:
 
     async def _send(self, producer: Producer, results: Results) -> None:
         self.ends = {}
-        for each in await asyncio.gather(*sends(producer, results), return_exceptions=True):
-            if isinstance(each, BaseException):
-                raise each
-            add_ends(self.ends, each)
+        done = await asyncio.gather(*sends(producer, results), return_exceptions=True)
+        failed = [each for each in done if isinstance(each, BaseException)]
+        # After the first error, the producer refuses the other batches for its state: that says nothing.
+        for error in sorted(failed, key=lambda each: isinstance(each, WrongState)):
+            raise error
+        for each in done:
+            if not isinstance(each, BaseException):
+                add_ends(self.ends, each)
 
     async def _commit_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
         if offsets.at:
