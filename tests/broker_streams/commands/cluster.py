@@ -19,18 +19,9 @@ from broker_streams.application import load
 from broker_streams.cli import command
 from broker_streams.hosts.embedded.host import EmbeddedHost
 from broker_streams.hosts.settings import HostSettings
-from tests.support.broker import QUICK
 
 PARTITIONS = 2
 WAIT_S = 120.0
-SETTINGS = {
-    **QUICK,
-    # Records with timestamps of 1970 stay.
-    "log.retention.ms": "-1",
-    "group.streams.initial.rebalance.delay.ms": "0",
-    "group.streams.min.heartbeat.interval.ms": "100",
-    "group.streams.heartbeat.interval.ms": "100",
-}
 # The number of records of each value, over a repartition topic and a store with a changelog.
 COUNTS = """\
 from broker_streams import LONG, STRING, StreamsBuilder

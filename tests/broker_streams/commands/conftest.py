@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker_streams.commands.cluster import SETTINGS, Cluster
+from tests.broker_streams.brokers import SETTINGS
+from tests.broker_streams.commands.cluster import Cluster
 from tests.support.broker import BrokerProcess
 
 

@@ -24,9 +24,9 @@ from broker_streams.hosts.embedded import host as host_module
 from broker_streams.hosts.embedded import topics as topics_module
 from broker_streams.hosts.embedded.host import EmbeddedHost
 from broker_streams.hosts.embedded.writer import Writer
+from tests.broker_streams.brokers import SETTINGS
 from tests.broker_streams.hosts.test_embedded import (
     PARTITIONS,
-    SETTINGS,
     WAIT_S,
     counts,
     create,

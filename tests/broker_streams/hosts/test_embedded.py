@@ -19,19 +19,12 @@ from broker_streams import LONG, STRING, StreamsBuilder, StreamsError
 from broker_streams.hosts.embedded.host import EmbeddedHost
 from broker_streams.hosts.settings import HostSettings
 from broker_streams.plan.topology import TopologyError
-from tests.support.broker import QUICK, BrokerProcess
+from tests.broker_streams.brokers import SETTINGS
+from tests.support.broker import BrokerProcess
 from tests.support.kafka_peer import KafkaPeer
 
 PARTITIONS = 2
 # Members hear of new tasks soon.
-SETTINGS = {
-    **QUICK,
-    # Records with timestamps of 1970 stay.
-    "log.retention.ms": "-1",
-    "group.streams.initial.rebalance.delay.ms": "0",
-    "group.streams.min.heartbeat.interval.ms": "100",
-    "group.streams.heartbeat.interval.ms": "100",
-}
 WAIT_S = 60.0
 
 

@@ -18,9 +18,9 @@ from broker_streams.dsl.materialized import Materialized
 from broker_streams.hosts.embedded.host import EmbeddedHost
 from broker_streams.hosts.embedded.restoring import Restorer
 from broker_streams.hosts.settings import HostSettings
+from tests.broker_streams.brokers import SETTINGS
 from tests.broker_streams.hosts.test_embedded import (
     PARTITIONS,
-    SETTINGS,
     WAIT_S,
     counts,
     create,

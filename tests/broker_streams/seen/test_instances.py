@@ -31,17 +31,10 @@ from broker_streams.hosts.settings import HostSettings
 from broker_streams.queries.views import StoreUnavailable
 from broker_streams.seen.instance import Instance
 from broker_streams.seen.settings import SeenSettings
-from tests.support.broker import QUICK, BrokerProcess
+from tests.broker_streams.brokers import SETTINGS
+from tests.support.broker import BrokerProcess
 
 PARTITIONS = 2
-SETTINGS = {
-    **QUICK,
-    # Records with timestamps of 1970 stay.
-    "log.retention.ms": "-1",
-    "group.streams.initial.rebalance.delay.ms": "0",
-    "group.streams.min.heartbeat.interval.ms": "100",
-    "group.streams.heartbeat.interval.ms": "100",
-}
 WAIT_S = 60.0
 
 

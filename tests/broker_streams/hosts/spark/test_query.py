@@ -32,21 +32,14 @@ from broker_streams.hosts.settings import HostSettings
 from broker_streams.hosts.spark import progress
 from broker_streams.hosts.spark.query import Query, QueryError
 from broker_streams.plan.topology import TopologyError
+from tests.broker_streams.brokers import SETTINGS
 from tests.broker_streams.hosts.spark.without_spark import STEPS, Crash, Driver, committed, driver
-from tests.support.broker import QUICK, BrokerProcess
+from tests.support.broker import BrokerProcess
 from tests.support.kafka_peer import KafkaPeer
 
 PARTITIONS = 2
 KEYS = 5
 # Members of the embedded host hear of tasks soon.
-SETTINGS = {
-    **QUICK,
-    # Records with timestamps of 1970 stay.
-    "log.retention.ms": "-1",
-    "group.streams.initial.rebalance.delay.ms": "0",
-    "group.streams.min.heartbeat.interval.ms": "100",
-    "group.streams.heartbeat.interval.ms": "100",
-}
 WAIT_S = 60.0
 
 
