@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from broker_cy.admin.topics import NewTopic
 from broker_cy.wire import messages
 from broker_streams.plan.partitions import copartitioned_topics
 from broker_streams.plan.stores import Store, StoreKind
@@ -111,6 +112,12 @@ def _repartition(
     plain = next(each for each in topology.repartition_topics if f"{application_id}-{each.name}" == topic)
     config = _ALL | _REPARTITION | dict(topic_config) | dict(plain.config)
     return _topic(topic, plain.partitions or 0, replication_factor, config)
+
+
+def new_topic(topic: Request.TopicInfo, partitions: int) -> NewTopic:
+    """An internal topic, for a host that creates it in place of the coordinator."""
+    config: dict[str, str | None] = {each.key: each.value for each in topic.topic_configs}
+    return NewTopic(topic.name, partitions, topic.replication_factor, config)
 
 
 def _topic(name: str, partitions: int, replication_factor: int, config: Mapping[str, str]) -> Request.TopicInfo:

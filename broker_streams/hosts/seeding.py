@@ -20,7 +20,7 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.transaction import GroupMetadata
 from broker_cy.wire.records import Record
-from broker_streams.hosts.announced import announced
+from broker_streams.hosts.announced import announced, new_topic
 from broker_streams.hosts.settings import HostSettings
 from broker_streams.plan.topology import Topology
 from broker_streams.records import Headers
@@ -81,9 +81,7 @@ class Seed:
         )
         for part in made.subtopologies:
             for topic in (*part.state_changelog_topics, *part.repartition_source_topics):
-                count = repartition.get(topic.name, tasks.get(int(part.subtopology_id), 1))
-                config: dict[str, str | None] = {each.key: each.value for each in topic.topic_configs}
-                yield NewTopic(topic.name, count, topic.replication_factor, config)
+                yield new_topic(topic, repartition.get(topic.name, tasks.get(int(part.subtopology_id), 1)))
 
     async def create_topics(self, tasks: Mapping[int, int], repartition: Mapping[str, int]) -> None:
         """`tasks`: the tasks of each sub-topology; `repartition`: the partitions of repartition topics. Raises

@@ -6,7 +6,7 @@ it, with the same names, numbers and settings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from broker_cy.admin import AdminClient
@@ -14,7 +14,7 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
-from broker_streams.hosts.announced import announced
+from broker_streams.hosts.announced import announced, new_topic
 from broker_streams.hosts.settings import HostSettings
 from broker_streams.plan.partitions import partitions_of
 from broker_streams.plan.topology import Sink, Source, Subtopology, Topology, TopologyError
@@ -65,9 +65,9 @@ async def prepared(client: AdminClient, topology: Topology, settings: HostSettin
     for each in made.subtopologies:
         for topic in each.repartition_source_topics:
             count = partitions.of_topic[topic.name.removeprefix(f"{name_of}-")]
-            wanted[topic.name] = _new(topic, count)
+            wanted[topic.name] = new_topic(topic, count)
         for topic in each.state_changelog_topics:
-            wanted[topic.name] = _new(topic, partitions.tasks(by_number[each.subtopology_id]))
+            wanted[topic.name] = new_topic(topic, partitions.tasks(by_number[each.subtopology_id]))
     await _create(client, wanted)
     inner = await _counts(client, wanted)
     for name, new in wanted.items():
@@ -88,15 +88,10 @@ async def prepared(client: AdminClient, topology: Topology, settings: HostSettin
     )
 
 
-def _new(topic: object, partitions: int) -> NewTopic:
-    found = {pair.key: pair.value for pair in topic.topic_configs}  # type: ignore[attr-defined]
-    return NewTopic(topic.name, partitions, topic.replication_factor, found)  # type: ignore[attr-defined]
-
-
-async def _counts(client: AdminClient, names: object) -> dict[str, int]:
+async def _counts(client: AdminClient, names: Iterable[str]) -> dict[str, int]:
     """The numbers of partitions of those topics that exist. Raises ClientError."""
     found = {}
-    for name in sorted(names):  # type: ignore[call-overload]
+    for name in sorted(names):
         try:
             found[name] = len(await client.records.partitions(name))
         except ClientError as error:
