@@ -202,6 +202,14 @@ class TaskState:
         if self._sealed is not None and self._steps is None:
             self._steps = self._write(self._sealed)
 
+    def rest(self) -> None:
+        """Nothing was changed since the last commit: rows that are due do not wait for the next one. `step` carries out
+        their write.
+        """
+        is_committed = self._sealed is None and self._committed_at == self._count()
+        if is_committed and self._is_due() and self._has_changes():
+            self._steps = self._write(self._freeze())
+
     def restored(self, places: Mapping[str, Place], *, is_last: bool = False) -> None:
         """The stores have all records of their changelogs up to `places`, and nothing else was changed. `step` carries
         out the write that is due. Raises StreamsError: a write before cannot be finished.

@@ -415,6 +415,8 @@ class EmbeddedHost:
                     self._begin_commit()
                     if self._is_settling:
                         self._committed(await self._commits.wait())
+                else:
+                    self.tasks.rest()
                 self._commit_due_s = asyncio.get_running_loop().time() + self._settings.commit_interval_ms / 1000
         except Fenced as error:
             await self._lose_all(error)

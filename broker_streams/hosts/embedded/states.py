@@ -133,7 +133,7 @@ class States:
             if now_ms >= clean_due_ms:
                 clean_due_ms = now_ms + max(1, settings.state_cleanup_delay_ms)
                 for name in await asyncio.to_thread(self._directory.clean, now_ms, settings.state_cleanup_delay_ms):
-                    _LOG.info("the state of task %s is deleted: nobody had it for a while", name)
+                    _LOG.info("the state of task %s is deleted: it was not used for a while", name)
             snapshots = self._snapshots()
             if snapshots is not None:
                 for task, state in list(self._open.items()):

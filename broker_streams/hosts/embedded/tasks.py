@@ -209,6 +209,16 @@ class Tasks:
         reached = {**offsets, **ends}
         for each in self.active:
             each.restorer.committed(reached)
+        self._begin_writes()
+
+    def rest(self) -> None:
+        """Nothing was processed since the last commit. Raises StreamsError: state cannot be written."""
+        for each in self.active:
+            if each.state is not None:
+                each.state.rest()
+        self._begin_writes()
+
+    def _begin_writes(self) -> None:
         if self._writing is not None and self._writing.done():
             self._writing.result()
             self._writing = None

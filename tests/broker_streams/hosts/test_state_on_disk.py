@@ -12,12 +12,15 @@ import pytest
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigResource, ResourceType
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation
 from broker_cy.client.streams_member import Role
 from broker_streams import StreamsBuilder, StreamsError, TimeWindows
 from broker_streams.dsl.materialized import Materialized
 from broker_streams.hosts.embedded.host import EmbeddedHost
 from broker_streams.hosts.embedded.restoring import Restorer
 from broker_streams.hosts.settings import HostSettings
+from broker_streams.state.snapshots import Snapshots
 from tests.broker_streams.brokers import SETTINGS
 from tests.broker_streams.hosts.test_embedded import (
     PARTITIONS,
@@ -63,6 +66,20 @@ def follows(*hosts: EmbeddedHost) -> bool:
 
 def on_disk(name: str, directory: Path, **changed: Any) -> HostSettings:
     return settings(name, state_dir=str(directory), **changed)
+
+
+async def copied(client: AdminClient, name: str, directory: Path) -> None:
+    """Wait for snapshots of all that is committed. The last offset of a changelog is the marker of its transaction."""
+    changelog = next(each for each in await client.topics.names() if each.endswith("-changelog") and name in each)
+    keys = [TopicPartition(changelog, number) for number in range(PARTITIONS)]
+    ends = (await client.offsets.latest(keys, isolation=Isolation.READ_COMMITTED)).whole()
+    snapshots = Snapshots(directory, name, 1)
+
+    def place(key: TopicPartition) -> int:
+        newest = snapshots.of(f"1_{key.partition}")[:1]
+        return sum(place.offset for each in newest for place in each.stamp.places.values())
+
+    await condition(lambda: all(place(key) >= ends[key] - 1 for key in keys))
 
 
 async def condition(holds: Callable[[], bool]) -> None:
@@ -143,7 +160,7 @@ def test_a_new_instance_begins_with_a_snapshot(broker: BrokerProcess, tmp_path: 
         expected = [(f"w{word}", count) for word in range(5) for count in range(1, 11)]
         async with running(client, counts(name), on_disk(name, tmp_path / "one", **options)):
             await until(client, f"{name}-out", expected)
-            await condition(lambda: len(list((tmp_path / "shared").rglob("*.json"))) == 2)
+            await copied(client, name, tmp_path / "shared")
         await write(client, f"{name}-in", "w0")
         async with running(client, counts(name), on_disk(name, tmp_path / "other", **options)) as host:
             await until(client, f"{name}-out", [*expected, ("w0", 11)])
