@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from uuid import UUID
 
 from broker_cy.admin.caller import Caller
@@ -31,7 +32,8 @@ class Chunk:
     `records` excludes transaction markers, aborted records for READ_COMMITTED (`aborted` counts them), and records of
     batches that do not contain the searched bytes (`passed` counts them). `lost_from`: offsets from there on were
     deleted before they could be read. `damage`: parts that could not be read and were skipped. `high_watermark` and
-    `log_start_offset` are the partition's at that time; -1 if the answer lacks them.
+    `log_start_offset` are the partition's at that time; -1 if the answer lacks them. Read as rows, `records` is empty,
+    `rows` has the last value of each key, None for a deletion, and `row_records` counts the records behind them.
     """
 
     partition: TopicPartition
@@ -45,6 +47,16 @@ class Chunk:
     lost_from: int | None
     damage: tuple[str, ...]
     passed: int = 0
+    rows: dict[bytes, bytes | None] | None = None
+    row_records: int = 0
+
+
+class RowForm(Enum):
+    """The values of a partition that is read as rows."""
+
+    PLAIN = 0
+    # The timestamp of the record as a big-endian int64, and the value.
+    TIMESTAMPED = 1
 
 
 async def fetch(
@@ -123,21 +135,26 @@ def decode_partition(
     isolation: Isolation,
     lost_from: int | None = None,
     containing: bytes | None = None,
+    form: RowForm | None = None,
 ) -> Chunk:
     """The records from `start` to `end` (not included; None: all) of one partition of an answer.
 
-    `containing`: batches without these bytes are passed over.
+    `containing`: batches without these bytes are passed over. `form`: the records are read as rows, several times as
+    fast.
     """
     data = part.records or b""
     aborted = AbortedTransactions(part.aborted_transactions or []) if isolation is Isolation.READ_COMMITTED else None
     records: list[Record] = []
     damage: list[str] = []
-    skipped = passed = 0
+    skipped = passed = row_records = 0
+    rows: dict[bytes, bytes | None] | None = None if form is None else {}
     next_offset = start
     try:
         for batch in decode_batches(data):
             if aborted is not None and aborted.hides(batch):
                 skipped += 0 if batch.is_control else batch.count
+            elif batch.last_offset >= start and not batch.is_control and rows is not None:
+                row_records += _take_rows(batch, start, end, rows, damage, form is RowForm.TIMESTAMPED)
             elif batch.last_offset >= start and not batch.is_control:
                 passed += _take(batch, start, end, records, damage, containing)
             next_offset = max(next_offset, batch.last_offset + 1)
@@ -159,7 +176,25 @@ def decode_partition(
         lost_from,
         tuple(damage),
         passed,
+        rows,
+        row_records,
     )
+
+
+def _take_rows(
+    batch: Batch, start: int, end: int | None, rows: dict[bytes, bytes | None], damage: list[str], timestamps: bool
+) -> int:
+    """Set the rows of the batch's records from `start` to `end`, or add its damage; returns their number."""
+    where = f"offsets {batch.base_offset} to {batch.last_offset}"
+    if not batch.is_valid():
+        damage.append(f"{where}: the checksum is wrong")
+        return 0
+    last = batch.last_offset + 1 if end is None else end
+    try:
+        return batch.set_rows(rows, start, last, timestamps=timestamps, max_payload_bytes=PAYLOAD_BYTES_MAX)
+    except (WireError, CorruptPayload, PayloadTooLarge) as error:
+        damage.append(f"{where}: {error}")
+        return 0
 
 
 def _take(

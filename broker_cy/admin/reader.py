@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
 
 from broker_cy.admin.caller import Caller, Leaders
-from broker_cy.admin.fetched import Chunk, decode_partition, fetch
+from broker_cy.admin.fetched import Chunk, RowForm, decode_partition, fetch
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation, OffsetCalls
 from broker_cy.client.deadline import Deadline
@@ -55,7 +55,7 @@ class Reader:
     reading continues as records arrive. At most a few chunks are read ahead. If a leader does not answer, the reader
     waits as long as a call may take; then ClientError ends the reading. Records below the log start offset are skipped,
     and the chunk says so. `containing`: batches without these bytes are skipped and counted, which makes a search many
-    times faster.
+    times faster. `forms`: these partitions are read as rows (see Chunk).
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Reader:
         fetch_bytes_max: int = FETCH_BYTES_MAX,
         partition_bytes_max: int = PARTITION_BYTES_MAX,
         containing: bytes | None = None,
+        forms: Mapping[TopicPartition, RowForm] | None = None,
     ) -> None:
         for key, start in starts.items():
             if start < 0:
@@ -78,6 +79,7 @@ class Reader:
         self._fetch_bytes_max = fetch_bytes_max
         self._partition_bytes_max = partition_bytes_max
         self._containing = containing
+        self._forms = forms or {}
         self._positions = {
             key: _Position(start, None if ends is None else ends[key])
             for key, start in starts.items()
@@ -229,7 +231,14 @@ class Reader:
             return False
         position.failing_since_s, position.attempt = None, 0
         chunk = decode_partition(
-            key, part, position.offset, position.end, self._isolation, position.lost_from, self._containing
+            key,
+            part,
+            position.offset,
+            position.end,
+            self._isolation,
+            position.lost_from,
+            self._containing,
+            self._forms.get(key),
         )
         at_end = position.end is not None and chunk.next_offset >= position.end
         moved = chunk.next_offset > position.offset

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from broker_cy.admin.caller import Caller, Leaders, Outcome
-from broker_cy.admin.fetched import decode_partition, fetch
+from broker_cy.admin.fetched import RowForm, decode_partition, fetch
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import EARLIEST, LATEST, Isolation, OffsetCalls
 from broker_cy.admin.produce import ACKS_ALL, Producer
@@ -131,6 +131,7 @@ class RecordCalls:
         fetch_bytes_max: int = FETCH_BYTES_MAX,
         partition_bytes_max: int = PARTITION_BYTES_MAX,
         containing: bytes | None = None,
+        forms: Mapping[TopicPartition, RowForm] | None = None,
     ) -> Reader:
         """Chunks of records from `starts` on: see Reader."""
         return Reader(
@@ -141,6 +142,7 @@ class RecordCalls:
             fetch_bytes_max=fetch_bytes_max,
             partition_bytes_max=partition_bytes_max,
             containing=containing,
+            forms=forms,
         )
 
     def producer(

@@ -16,5 +16,12 @@ cdef class Record:
 # The `header.count` records in the n (uncompressed) bytes at p; raises WireError if the bytes are anything else.
 cdef list read_records(const uint8_t* p, Py_ssize_t n, const BatchHeader* header)
 
+# Sets the rows of those of the records that have a key, and offsets from `first` to `end` (not included): the key, and the value
+# or None; with `timestamps`, the record's timestamp as a big-endian int64 before the value. Returns the number of the records with
+# these offsets. Raises WireError if the bytes are anything else; rows of the records before are set then.
+cdef Py_ssize_t set_rows(
+    dict rows, const uint8_t* p, Py_ssize_t n, const BatchHeader* header, int64_t first, int64_t end, bint timestamps
+) except -1
+
 # Appends one record with offset delta `index`; raises WireError if it is too long.
 cdef int put_record(Writer out, Record record, int64_t base_timestamp, int32_t index) except -1

@@ -4,8 +4,9 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
-from broker_cy.core.writer cimport Writer
+from broker_cy.core.writer cimport Writer, store_u64
 from broker_cy.wire.batch cimport ATTRIBUTE_LOG_APPEND_TIME, BatchHeader
 from broker_cy.wire.walk cimport read_sized, read_varint, read_varlong
 
@@ -128,6 +129,62 @@ cdef list read_records(const uint8_t* p, Py_ssize_t n, const BatchHeader* header
     if p != end:
         raise WireError(f"{end - p} bytes follow the {header.count} records of a batch")
     return records
+
+
+cdef Py_ssize_t set_rows(
+    dict rows, const uint8_t* p, Py_ssize_t n, const BatchHeader* header, int64_t first, int64_t end, bint timestamps
+) except -1:
+    # As read_records, without an object for each record.
+    cdef const uint8_t* limit = p + n
+    cdef const uint8_t* record_end
+    cdef const uint8_t* key_end
+    cdef int32_t length = 0, offset_delta = 0, key_size = 0, value_size = 0, header_count = 0
+    cdef int64_t timestamp_delta = 0, offset, timestamp
+    cdef bint append_time = header.attributes & ATTRIBUTE_LOG_APPEND_TIME != 0
+    cdef int32_t index
+    cdef Py_ssize_t count = 0
+    cdef bytes value
+    if header.count < 0 or header.count > n // RECORD_BYTES_MIN:
+        raise WireError(f"a batch claims {header.count} records in {n} bytes")
+    for index in range(header.count):
+        p = read_varint(p, limit, &length)
+        if p == NULL or length < 1 or length > limit - p:
+            raise WireError(f"record {index} of {header.count} has a length that does not fit in its batch")
+        record_end = p + length
+        p = read_varlong(p + 1, record_end, &timestamp_delta)
+        if p != NULL:
+            p = read_varint(p, record_end, &offset_delta)
+        if p != NULL:
+            p = read_sized(p, record_end, &key_size)
+        key_end = p
+        if p != NULL:
+            p = read_sized(p, record_end, &value_size)
+        if p == NULL:
+            raise WireError(f"record {index} of {header.count} has a field that does not fit in its {length} bytes")
+        offset = <int64_t>(<uint64_t>header.base_offset + <uint64_t>offset_delta)
+        if first <= offset < end:
+            count += 1
+            if key_size >= 0:
+                if timestamps and value_size >= 0:
+                    timestamp = header.max_timestamp
+                    if not append_time:
+                        timestamp = <int64_t>(<uint64_t>header.base_timestamp + <uint64_t>timestamp_delta)
+                    value = PyBytes_FromStringAndSize(NULL, 8 + <Py_ssize_t>value_size)
+                    store_u64(<uint8_t*>PyBytes_AS_STRING(value), <uint64_t>timestamp)
+                    memcpy(PyBytes_AS_STRING(value) + 8, p - value_size, value_size)
+                else:
+                    value = slice_or_none(p, value_size)
+                rows[PyBytes_FromStringAndSize(<const char*>key_end - key_size, key_size)] = value
+        p = read_varint(p, record_end, &header_count)
+        if p == NULL:
+            raise WireError(f"record {index} of {header.count} ends before its header count")
+        if header_count != 0:
+            read_headers(&p, record_end, header_count)
+        if p != record_end:
+            raise WireError(f"record {index} of {header.count} has {record_end - p} bytes after its fields")
+    if p != limit:
+        raise WireError(f"{limit - p} bytes follow the {header.count} records of a batch")
+    return count
 
 
 cdef inline uint64_t zigzag(int64_t v) noexcept:

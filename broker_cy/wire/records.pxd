@@ -10,3 +10,5 @@ cdef class Batch:
     cdef readonly Py_ssize_t position       # of the batch in the buffer it was read from
     cdef const uint8_t* at                  # its first byte; valid while owner lives
     cdef object owner
+
+    cdef object _decompressed(self, const uint8_t* at, Py_ssize_t n, object max_payload_bytes)

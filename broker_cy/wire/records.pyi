@@ -69,6 +69,21 @@ class Batch:
     @overload
     def records(self, max_payload_bytes: int = ..., containing: bytes | None = ...) -> list[Record] | None:
         """The same, or None if `containing` occurs nowhere in the records, which are then not decoded."""
+    def set_rows(
+        self,
+        rows: dict[bytes, bytes | None],
+        first: int,
+        end: int,
+        *,
+        timestamps: bool = False,
+        max_payload_bytes: int = ...,
+    ) -> int:
+        """Set the values of keys, None for a deletion, by the records with offsets from `first` to `end` (not
+        included). Returns how many these are; those without a key set nothing. With `timestamps`, each value has its
+        timestamp before it, as a big-endian int64.
+
+        Raises WireError as `records`; some rows may be set then.
+        """
     def __iter__(self) -> Iterator[Record]: ...
 
 def decode_batches(buffer: Buffer) -> Iterator[Batch]:

@@ -16,7 +16,7 @@ from broker_cy.wire.batch cimport (
     ATTRIBUTE_CODEC_MASK, ATTRIBUTE_CONTROL, ATTRIBUTE_LOG_APPEND_TIME, ATTRIBUTE_TRANSACTIONAL, BATCH_CRC_START,
     BATCH_HEADER_BYTES, BATCH_MAGIC_AT, BATCH_OVERHEAD_BYTES, BatchHeader, batch_bytes, parse_header,
 )
-from broker_cy.wire.record cimport Record as CRecord, put_record, read_records
+from broker_cy.wire.record cimport Record as CRecord, put_record, read_records, set_rows
 
 from broker_cy.core.errors import Truncated, WireError
 from broker_cy.wire.compression import Codec, CorruptPayload, PayloadTooLarge, compress, decompress, decompressed_limit
@@ -156,10 +156,7 @@ cdef class Batch:
         # Compaction leaves empty batches, with no payload at all, to keep a producer's last sequence.
         if self.header.count == 0 and n == 0:
             return []
-        try:
-            payload = decompress(codec, PyMemoryView_FromMemory(<char*>at, n, PyBUF_READ), max_payload_bytes)
-        except (CorruptPayload, PayloadTooLarge, ValueError) as error:
-            raise WireError(f"batch at offset {self.header.base_offset}: {error}") from error
+        payload = self._decompressed(at, n, max_payload_bytes)
         PyObject_GetBuffer(payload, &plain, PyBUF_SIMPLE)
         try:
             if containing is not None and not _has(<const uint8_t*>plain.buf, plain.len, containing):
@@ -167,6 +164,34 @@ cdef class Batch:
             return read_records(<const uint8_t*>plain.buf, plain.len, &self.header)
         finally:
             PyBuffer_Release(&plain)
+
+    def set_rows(self, dict rows not None, int64_t first, int64_t end, *, bint timestamps=False, max_payload_bytes=MAX_PAYLOAD_BYTES):
+        """Set the values of keys, None for a deletion, by the records with offsets from `first` to `end` (not included). Returns
+        how many these are; those without a key set nothing. With `timestamps`, each value has its timestamp before it, as a
+        big-endian int64.
+
+        Raises WireError as `records`; some rows may be set then.
+        """
+        cdef Py_buffer plain
+        cdef const uint8_t* at = self.at + BATCH_HEADER_BYTES
+        cdef Py_ssize_t n = self.header.length - (BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES)
+        if self.header.attributes & ATTRIBUTE_CODEC_MASK == 0:
+            return set_rows(rows, at, n, &self.header, first, end, timestamps)
+        if self.header.count == 0 and n == 0:
+            return 0
+        payload = self._decompressed(at, n, max_payload_bytes)
+        PyObject_GetBuffer(payload, &plain, PyBUF_SIMPLE)
+        try:
+            return set_rows(rows, <const uint8_t*>plain.buf, plain.len, &self.header, first, end, timestamps)
+        finally:
+            PyBuffer_Release(&plain)
+
+    cdef object _decompressed(self, const uint8_t* at, Py_ssize_t n, object max_payload_bytes):
+        cdef int codec = self.header.attributes & ATTRIBUTE_CODEC_MASK
+        try:
+            return decompress(codec, PyMemoryView_FromMemory(<char*>at, n, PyBUF_READ), max_payload_bytes)
+        except (CorruptPayload, PayloadTooLarge, ValueError) as error:
+            raise WireError(f"batch at offset {self.header.base_offset}: {error}") from error
 
     def __iter__(self):
         return iter(self.records())
