@@ -95,10 +95,12 @@ HOT = {
     "broker_streams.kernel.processors.window_fold",
     "broker_streams.kernel.record_queue",
     "broker_streams.kernel.stores.cache",
+    "broker_streams.kernel.stores.grouping",
     "broker_streams.kernel.stores.row_formats",
     "broker_streams.kernel.stores.window_rows",
     "broker_streams.kernel.topic_sink",
     "broker_streams.record",
+    "broker_streams.state.runs",
 }
 
 SANITIZE = os.environ.get("BROKER_CY_SANITIZE") == "1"

@@ -8,6 +8,7 @@ and then at the file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -16,7 +17,7 @@ from broker_streams.kernel.stores.merge import merged
 from broker_streams.kernel.stores.ordered import OrderedKeys
 from broker_streams.state.file import NUMBERS, TaskFile
 from broker_streams.state.rows import PLAIN_BYTES, Row, bucket_rows
-from broker_streams.state.scan import Range, Scan
+from broker_streams.state.scan import Range, RunRange, Scan
 from broker_streams.state.writing import Change
 
 Get = Callable[[bytes], "bytes | None"]
@@ -97,15 +98,19 @@ class DiskMap:
 
     def put_all(self, rows: Mapping[bytes, bytes | None]) -> None:
         known = self._rows
-        for key in rows.keys() - known.keys():
-            self._keys.add(key)
+        before = len(known)
         known.update(rows)
+        # New keys are the last ones of a dictionary.
+        self._keys.add_all(islice(reversed(known), len(known) - before))
         self.bytes_changed += len(rows) + sum(map(len, filter(None, rows.values())))
 
     def _special(self, key: bytes) -> bytes | None:
         """A row of the file whose key LMDB does not take."""
         if not key:
             return self._file.empty_key(self.name)
+        if self._file.has_runs(self.name):
+            found = self._file.run_rows(self.name, key, 1)
+            return found[0][1] if found and found[0][0] == key else None
         if self._handle is None or len(key) < PLAIN_BYTES:
             return None
         prefix = key[:PLAIN_BYTES]
@@ -120,9 +125,13 @@ class DiskMap:
             empty = self._file.empty_key(self.name)
             if empty is not None:
                 changed.insert(len(changed) if reverse else 0, (b"", empty))
-        if self._handle is None or high == b"":
+        of: Range | RunRange
+        if self._file.has_runs(self.name) and high != b"":
+            of = RunRange(self._file, self.name, low, high, with_high, reverse)
+        elif self._handle is None or high == b"":
             return iter([row for row in changed if row[1] is not None])  # type: ignore[misc]
-        of = Range(self._file, self._handle, low, high, with_high, reverse)
+        else:
+            of = Range(self._file, self._handle, low, high, with_high, reverse)
         stored = of.rows()
         if not of.is_over:
             scan = Scan(of, stored)
@@ -154,6 +163,8 @@ class DiskMap:
 
     def __len__(self) -> int:
         """The number of rows; a bucket of long keys counts as one. Each call reads the changed keys in the file."""
+        if self._file.has_runs(self.name):
+            return sum(1 for _ in self.items())
         count = 0 if self._handle is None else self._file.entries(self._handle)
         count += self._file.empty_key(self.name) is not None
         changed = {**self._frozen, **self._rows} if self._is_frozen_new else self._rows
@@ -164,6 +175,8 @@ class DiskMap:
     def estimate(self) -> int:
         """The number of rows; where many have changed, a row that was changed counts twice."""
         changed = len(self._rows) + (len(self._frozen) if self._is_frozen_new else 0)
+        if self._file.has_runs(self.name):
+            return changed + self._file.run_count(self.name)
         if changed <= COUNTED_MAX:
             return len(self)
         return changed + (0 if self._handle is None else self._file.entries(self._handle))
@@ -193,9 +206,12 @@ class DiskMap:
             scan.detach()
         self._scans.clear()
 
-    def written(self) -> None:
-        """The file has the frozen rows now."""
+    def written(self, *, is_kept: bool = True) -> None:
+        """The file has the frozen rows now; with `is_kept`, they stay as a cache of it."""
         self._is_frozen_new = False
+        if not is_kept:
+            self._frozen, self._frozen_keys = {}, OrderedKeys()
+            self._bind()
 
     def renewed(self) -> None:
         """The file was written, or is read by other means."""
@@ -270,9 +286,9 @@ class DiskMaps:
         for each in self._maps.values():
             each.detach()
 
-    def written(self) -> None:
+    def written(self, *, is_kept: bool = True) -> None:
         for each in self._maps.values():
-            each.written()
+            each.written(is_kept=is_kept)
 
 
 def _same(key: bytes) -> bytes:

@@ -23,8 +23,24 @@ from weakref import WeakSet
 import lmdb
 
 from broker_streams.kernel.errors import StreamsError
+from broker_streams.state.rows import PLAIN_BYTES, Row
+from broker_streams.state.runs import Merge, blocks_of, count_of
 from broker_streams.state.stamp import Stamp
-from broker_streams.state.writing import DROPPED, EMPTY, META, PENDING, STAMP, UNDO, Change, Write, map_name
+from broker_streams.state.writing import (
+    BLOCK_BYTES,
+    DROPPED,
+    EMPTY,
+    META,
+    PENDING,
+    RUNS,
+    STAMP,
+    UNDO,
+    Change,
+    Write,
+    map_name,
+    run_blocks,
+    run_of,
+)
 
 DATA: Final = "data.mdb"
 _LOCKS: Final = "lock.mdb"
@@ -36,6 +52,7 @@ MAP_BYTES: Final = 1 << 30
 MAPS_MAX: Final = 1024
 # LMDB says that the file is damaged, or none of its own.
 _DAMAGED: Final = (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.VersionMismatchError)
+_NO_RUNS: Final[Mapping[str, list[bytes]]] = {}
 NUMBERS: Final = b"numbers:"
 LAYOUT: Final = b"layout:"
 
@@ -138,9 +155,10 @@ class TaskFile:
             # A page beyond the end would kill the process.
             raise ValueError(f"it has {size} bytes, and should have {pages * self._env.stat()['psize']}")
         self._open_handles()
-        if META not in self._handles:
+        if META not in self._handles or RUNS not in self._handles:
             self._make()
         self._begin()
+        self._begin_merges_again()
         if self.meta(b"format") != FORMAT:
             raise ValueError(f"its format is {self.meta(b'format')!r}; {FORMAT!r} is expected")
         self.stamp = Stamp.of(self.meta(STAMP))
@@ -148,7 +166,7 @@ class TaskFile:
 
     def _make(self) -> None:
         with self._env.begin(write=True) as txn:
-            for name in (META, UNDO):
+            for name in (META, UNDO, RUNS):
                 self._handles[name] = self._env.open_db(name.encode(), txn=txn)
             txn.put(b"format", FORMAT, db=self._handles[META])
 
@@ -163,6 +181,12 @@ class TaskFile:
         """Make readers see the last write. `get` is called with key, None, and the handle of a map."""
         self._txn: Any = self._env.begin()
         self.get: Callable[[bytes, None, Any], bytes | None] = self._txn.get
+        runs: dict[str, int] = {}
+        for key in self._txn.cursor(self._handles[RUNS]).iternext(values=False):
+            name, number = run_of(key)
+            runs[name] = number + 1
+        # The number of the next run, of the maps that have runs.
+        self._runs = runs
         for each in self._readers:
             each.renewed()
 
@@ -201,8 +225,8 @@ class TaskFile:
         self._readers.add(reader)
 
     def handle(self, name: str) -> Any:
-        """LMDB's handle of a map; None: the map has no rows."""
-        return self._handles.get(map_name(name))
+        """LMDB's handle of a map; None: the map has no rows, or has them in runs."""
+        return None if name in self._runs else self._handles.get(map_name(name))
 
     def meta(self, key: bytes) -> bytes | None:
         return self.get(key, None, self._handles[META])
@@ -221,7 +245,8 @@ class TaskFile:
     def names(self) -> list[str]:
         """The maps that have rows."""
         dropped = self.meta_items(DROPPED)
-        return [name[1:] for name in self._handles if name.startswith("/") and name[1:] not in dropped]
+        found = {name[1:]: None for name in self._handles if name.startswith("/")} | dict.fromkeys(self._runs)
+        return [name for name in found if name not in dropped]
 
     def empty_key(self, name: str) -> bytes | None:
         """The value of the key b"" of a map, which LMDB does not take."""
@@ -232,6 +257,64 @@ class TaskFile:
 
     def entries(self, handle: Any) -> int:
         return int(self._txn.stat(handle)["entries"])
+
+    # ---- maps that are being restored
+
+    @property
+    def with_runs(self) -> list[str]:
+        """The maps whose rows are in runs."""
+        return list(self._runs)
+
+    def has_runs(self, name: str) -> bool:
+        return name in self._runs
+
+    def run_for(self, change: Change) -> list[bytes] | None:
+        """The blocks of a run with these rows. None: LMDB does not take all of their keys, or the map has rows besides
+        those of runs.
+        """
+        if change.name not in self._runs:
+            handle = self.handle(change.name)
+            if (handle is not None and self.entries(handle)) or self.empty_key(change.name) is not None:
+                return None
+        return blocks_of(change.rows, PLAIN_BYTES - 1, BLOCK_BYTES)
+
+    def run_rows(self, name: str, low: bytes | None, count: int) -> list[Row]:
+        """At most `count` rows of a map that has runs, from `low` on, in order; fewer: these are the last ones."""
+        with self._env.begin(buffers=True) as txn:
+            merge = Merge(run_blocks(txn, self._handles[RUNS], name), low)
+            try:
+                return merge.rows(count)
+            finally:
+                merge.close()
+
+    def run_count(self, name: str) -> int:
+        """Rows of a map's runs; a row counts in each run that has it."""
+        with self._env.begin(buffers=True) as txn:
+            return sum(count_of(block) for run in run_blocks(txn, self._handles[RUNS], name) for block in run)
+
+    def merges(self, before_commit: Callable[[], None]) -> Iterator[None]:
+        """Make trees of all runs, in transactions of a bounded size, with pauses. `before_commit`: iterations must be
+        detached. Raises StreamsError.
+        """
+        for name in self.with_runs:
+
+            def merge(batch: Write, name: str = name) -> Iterator[None]:
+                yield from batch.merge(name)
+                before_commit()
+
+            while name in self._runs:
+                yield from self._transaction(merge)
+
+    def _begin_merges_again(self) -> None:
+        """Runs may be added to the map of a merge that was cut off: its rows are written from the beginning."""
+        if self._runs:
+            with self._env.begin(write=True) as txn:
+                for name in self._runs:
+                    handle = self._handles.get(map_name(name))
+                    if handle is not None:
+                        txn.drop(handle, delete=False)
+            self._txn.abort()
+            self._begin()
 
     @property
     def size_bytes(self) -> int:
@@ -263,15 +346,22 @@ class TaskFile:
         meta: Mapping[bytes, bytes | None] | None = None,
         drops: Iterable[str] = (),
         undoable: bool = False,
+        runs: Mapping[str, list[bytes]] = _NO_RUNS,
         before_commit: Callable[[], None] = lambda: None,
     ) -> Iterator[None]:
-        """The same with pauses, in which the file is read as before. `before_commit`: iterations must be detached."""
+        """The same with pauses, in which the file is read as before. Rows of maps in `runs` are written as these runs
+        (see `run_for`); no other changed map may have runs. `before_commit`: iterations must be detached.
+        """
         changes, drops = list(changes), list(drops)
 
         def write(batch: Write) -> Iterator[None]:
             batch.confirm()
             for change in changes:
-                yield from batch.rows(change)
+                blocks = runs.get(change.name)
+                if blocks is None:
+                    yield from batch.rows(change)
+                else:
+                    yield from batch.run(change.name, blocks, self._runs.get(change.name, 0))
             for name in drops:
                 batch.drop(name)
             for key, value in (meta or {}).items():

@@ -69,6 +69,38 @@ class Range:
         return rows
 
 
+class RunRange:
+    """The same of a map that is being restored; in reverse, it reads all at once."""
+
+    __slots__ = ("_file", "_high", "_low", "_name", "_reverse", "_size", "_with_high", "is_over")
+
+    def __init__(
+        self, file: TaskFile, name: str, low: bytes | None, high: bytes | None, with_high: bool, reverse: bool
+    ) -> None:
+        self._file, self._name = file, name
+        self._low, self._high, self._with_high, self._reverse = low, high, with_high, reverse
+        self._size = CHUNK_ROWS if reverse else FIRST_ROWS
+        self.is_over = False
+
+    def rows(self) -> list[Row]:
+        rows = self._next()
+        while self._reverse and not self.is_over:
+            rows += self._next()
+        if self._reverse:
+            rows.reverse()
+        return rows
+
+    def _next(self) -> list[Row]:
+        size = self._size
+        self._size = min(2 * size, CHUNK_ROWS)
+        read = self._file.run_rows(self._name, self._low, size)
+        high = self._high
+        self.is_over = len(read) < size or (high is not None and read[-1][0] > high)
+        if read:
+            self._low = read[-1][0] + b"\0"
+        return cut(read, None, high, self._with_high)
+
+
 def next_bucket(prefix: bytes) -> bytes | None:
     """The first key that does not begin with a bucket's; None: there is none."""
     kept = prefix.rstrip(b"\xff")
@@ -90,8 +122,8 @@ class Scan:
 
     __slots__ = ("__weakref__", "_range", "_rows")
 
-    def __init__(self, of: Range, first: list[Row]) -> None:
-        self._range: Range | None = of
+    def __init__(self, of: Range | RunRange, first: list[Row]) -> None:
+        self._range: Range | RunRange | None = of
         self._rows: Iterator[Row] = iter(first)
 
     def __iter__(self) -> Iterator[Row]:

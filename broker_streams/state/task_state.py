@@ -23,7 +23,7 @@ Most commits write nothing: rows wait in memory until `buffer_bytes`, or for a m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Final
 
 from broker_streams.kernel.errors import StreamsError
@@ -40,8 +40,9 @@ from broker_streams.state.writing import Change
 # Changed rows in memory, by the sizes of their values and 200 bytes for each row. Twice as much is held: the rows of
 # the last write remain as a cache.
 BUFFER_BYTES: Final = 8 << 20
-# LMDB keeps the pages that a write changes in memory until its commit, at worst one for each row. A restore writes more
-# rows at once, because each write changes most of the pages then; LMDB bounds its pages to 512 MB.
+# LMDB keeps the pages that a write changes in memory until its commit, at worst one for each row. The restore of a map
+# that has no rows yet writes as many bytes as there are in rows (runs). A restore of one that has rows writes more rows
+# at once than a commit, because each write changes most of the pages then; LMDB bounds its pages to 512 MB.
 PAGE_BYTES: Final = 4096
 # The longest time that changed rows wait for a write.
 WAIT_MS: Final = 60_000
@@ -206,7 +207,7 @@ class TaskState:
         """Nothing was changed since the last commit: rows that are due do not wait for the next one. `step` carries out
         their write.
         """
-        is_committed = self._sealed is None and self._committed_at == self._count()
+        is_committed = self._sealed is None and self._steps is None and self._committed_at == self._count()
         if is_committed and self._is_due() and self._has_changes():
             self._steps = self._write(self._freeze())
 
@@ -218,8 +219,18 @@ class TaskState:
         self._sealed_at = self._committed_at = self._count()
         if is_last:
             self.finish()
-        if self._sealed is None and (self._is_due() or (is_last and self._has_changes())):
-            self._steps = self._write(self._freeze())
+        # Restored rows are not held after their write, so there may be twice as many.
+        if self._sealed is None and (self._is_due(2) or (is_last and self._has_changes())):
+            self._steps = self._load(self._freeze(), is_last=is_last)
+        elif is_last:
+            self.merge_runs()
+
+    def merge_runs(self) -> None:
+        """A restore has come to the end for now: let reads have the rows of its writes in one tree. `step` carries it
+        out.
+        """
+        if self._steps is None and self.file.with_runs:
+            self._steps = self._merges()
 
     def step(self) -> bool:
         """Carry out a part of a write, of a few ms; return whether there is more. Raises StreamsError."""
@@ -257,7 +268,9 @@ class TaskState:
             else:
                 self.finish()
                 if self._sealed is None and self._committed_at == self._count() and self._has_changes():
-                    self._steps = self._write(self._freeze())
+                    # A restore that is cut off goes on later.
+                    write = self._load if self.file.with_runs else self._write
+                    self._steps = write(self._freeze())
                     self.finish()
         finally:
             try:
@@ -274,9 +287,11 @@ class TaskState:
     def _has_changes(self) -> bool:
         return any(each.bytes_changed for each in self._maps.values()) or self._places != self.file.stamp.places
 
-    def _is_due(self) -> bool:
+    def _is_due(self, buffers: int = 1) -> bool:
         size = sum(each.memory_bytes for each in self._maps.values())
-        return size >= self.buffer_bytes or (self._now_ms() - self._written_ms >= WAIT_MS and self._has_changes())
+        return size >= buffers * self.buffer_bytes or (
+            self._now_ms() - self._written_ms >= WAIT_MS and self._has_changes()
+        )
 
     def _freeze(self) -> _Sealed:
         sealed = self._sealed = _Sealed()
@@ -290,26 +305,69 @@ class TaskState:
             sealed.dropped += dropped
         return sealed
 
+    def _detach(self, sealed: _Sealed | None = None) -> None:
+        for each in self._maps.values():
+            each.detach()
+        for gone in () if sealed is None else sealed.dropped:
+            gone.detach()
+            gone.forget()
+
+    def _merges(self) -> Generator[None, None, None]:
+        yield from self.file.merges(self._detach)
+
     def _write(self, sealed: _Sealed, *, token: str = "", undoable: bool = False) -> Generator[None, None, None]:
         """Write sealed rows with the places of now. The rows stay in memory until the file has them."""
-
-        def detach() -> None:
-            for each in self._maps.values():
-                each.detach()
-            for gone in sealed.dropped:
-                gone.detach()
-                gone.forget()
-
         stamp = Stamp(dict(self._places), self._now_ms(), token)
-        drops = [each.name for each in sealed.dropped]
 
         def steps() -> Generator[None, None, None]:
-            yield from self.file.steps(
-                sealed.changes, stamp, meta=sealed.meta, drops=drops, undoable=undoable, before_commit=detach
-            )
-            for each in self._maps.values():
-                each.written()
-            self._sealed = None
-            self._written_ms = self._now_ms()
+            yield from self._merges()
+            yield from self._steps_of(sealed, stamp, {}, undoable=undoable)
+            self._written(is_kept=True)
 
         return steps()
+
+    def _load(self, sealed: _Sealed, *, is_last: bool = False) -> Generator[None, None, None]:
+        """Write restored rows with the places of now: as runs, where a map has no other rows. With `is_last`, no more
+        will come.
+        """
+        stamp = Stamp(dict(self._places), self._now_ms())
+
+        def steps() -> Generator[None, None, None]:
+            file, runs = self.file, {}
+            for change in sealed.changes:
+                # The only rows of a map need no run.
+                if not is_last or file.has_runs(change.name):
+                    blocks = file.run_for(change)
+                    if blocks is not None:
+                        runs[change.name] = blocks
+                    elif file.has_runs(change.name):
+                        yield from self._merges()
+                        runs.clear()
+                        break
+            yield from self._steps_of(sealed, stamp, runs)
+            self._written(is_kept=False)
+            if is_last:
+                yield from self._merges()
+
+        return steps()
+
+    def _steps_of(
+        self, sealed: _Sealed, stamp: Stamp, runs: Mapping[str, list[bytes]], *, undoable: bool = False
+    ) -> Iterator[None]:
+        return self.file.steps(
+            sealed.changes,
+            stamp,
+            meta=sealed.meta,
+            drops=[each.name for each in sealed.dropped],
+            undoable=undoable,
+            runs=runs,
+            before_commit=lambda: self._detach(sealed),
+        )
+
+    def _written(self, *, is_kept: bool) -> None:
+        for each in self._maps.values():
+            each.written(is_kept=is_kept)
+        if not is_kept:
+            self._frozen_bytes = 0
+        self._sealed = None
+        self._written_ms = self._now_ms()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from broker_cy.admin import AdminClient
+from broker_cy.admin.fetched import Chunk, RowForm
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Start
-from broker_cy.wire.records import Record
 from broker_streams.hosts.settings import HostSettings
-from broker_streams.kernel.stores.key_value import KeyValueStore
+from broker_streams.kernel.errors import StreamsError
 from broker_streams.plan.topology import Subtopology, Topology
 from broker_streams.records import Headers
 from broker_streams.state.stamp import DELETIONS_MS, Log, Place
@@ -29,18 +29,37 @@ class Restorable(Protocol):
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers = ()) -> None: ...
 
 
-def _restore_all(store: Restorable) -> Callable[[Iterable[Record]], None]:
-    """The call that takes records of the changelog."""
-    if isinstance(store, KeyValueStore):
-        return store.restore_all
-    restore = store.restore
+@runtime_checkable
+class RowStore(Protocol):
+    """A store that needs only the last row of each key of its changelog."""
 
-    def restore_all(records: Iterable[Record]) -> None:
-        for record in records:
-            if record.key is not None:
-                restore(record.key, record.value, record.timestamp, tuple(record.headers))
+    @property
+    def restores_timestamps(self) -> bool: ...
 
-    return restore_all
+    def restore_rows(self, rows: dict[bytes, bytes | None]) -> None: ...
+
+
+def _form_of(store: Restorable | RowStore) -> RowForm | None:
+    """How the changelog of a store is read; None: record by record."""
+    if not isinstance(store, RowStore):
+        return None
+    return RowForm.TIMESTAMPED if store.restores_timestamps else RowForm.PLAIN
+
+
+def _restore(store: Any, chunk: Chunk) -> int:
+    """Give a chunk of the changelog to a store; return the number of its records.
+
+    Raises StreamsError: it is damaged.
+    """
+    if chunk.damage:
+        raise StreamsError(f"changelog {chunk.partition} cannot be read: {'; '.join(chunk.damage)}")
+    if chunk.rows is not None:
+        store.restore_rows(chunk.rows)
+        return chunk.row_records
+    for record in chunk.records:
+        if record.key is not None:
+            store.restore(record.key, record.value, record.timestamp, tuple(record.headers))
+    return len(chunk.records)
 
 
 class Restorer:
@@ -53,7 +72,7 @@ class Restorer:
     def __init__(self, client: AdminClient, changelogs: Mapping[str, TopicPartition]) -> None:
         self._client = client
         self._names = {key: name for name, key in changelogs.items()}
-        self._restore: dict[TopicPartition, Callable[[Iterable[Record]], None]] = {}
+        self._stores: dict[TopicPartition, Restorable] = {}
         self._state: TaskState | None = None
         self._ids: dict[str, str] = {}
         # The next offset of each changelog partition; without an entry, it begins at the start of the log.
@@ -68,7 +87,7 @@ class Restorer:
 
     def begin(self, stores: Mapping[str, Restorable], state: TaskState | None) -> None:
         """Restore these stores; `state` has some of their rows already."""
-        self._restore = {key: _restore_all(stores[name]) for key, name in self._names.items()}
+        self._stores = {key: stores[name] for key, name in self._names.items()}
         self._state = state
         places = {} if state is None else state.places
         self.positions = {key: places[name].offset for key, name in self._names.items() if name in places}
@@ -94,10 +113,10 @@ class Restorer:
         `to_the_end`, open transactions are waited for: their end is decided, but may not be written yet. Raises
         ClientError, StreamsError.
         """
-        if not self._restore:
+        if not self._stores:
             return 0
         isolation = Isolation.READ_UNCOMMITTED if to_the_end else Isolation.READ_COMMITTED
-        spans = await self._client.records.spans(self._restore, Start.earliest(), isolation=isolation)
+        spans = await self._client.records.spans(self._stores, Start.earliest(), isolation=isolation)
         starts, ends = {}, {}
         for key, span in spans.items():
             # Compaction and retention may have removed records that a standby has not read.
@@ -108,15 +127,21 @@ class Restorer:
                 starts[key], ends[key] = at, end
         count = 0
         if starts:
-            async with self._client.records.reader(starts, ends=ends, isolation=Isolation.READ_COMMITTED) as reader:
+            forms = {key: form for key in starts if (form := _form_of(self._stores[key])) is not None}
+            async with self._client.records.reader(
+                starts, ends=ends, isolation=Isolation.READ_COMMITTED, forms=forms
+            ) as reader:
                 async for chunk in reader:
-                    self._restore[chunk.partition](chunk.records)
-                    count += len(chunk.records)
-                    self.restored += len(chunk.records)
+                    records = _restore(self._stores[chunk.partition], chunk)
+                    count += records
+                    self.restored += records
                     self.positions[chunk.partition] = chunk.next_offset
                     await self._note()
         if to_the_end:
             await self._note(is_last=True)
+        elif self._state is not None:
+            self._state.merge_runs()
+            await self._write()
         return count
 
     async def _note(self, *, is_last: bool = False) -> None:
@@ -124,8 +149,11 @@ class Restorer:
         await asyncio.sleep(0)
         if self._state is not None:
             self._state.restored(self._places(self.positions), is_last=is_last)
-            while self._state.step():
-                await asyncio.sleep(0)
+            await self._write()
+
+    async def _write(self) -> None:
+        while self._state is not None and self._state.step():
+            await asyncio.sleep(0)
 
     def _places(self, offsets: Mapping[TopicPartition, int]) -> dict[str, Place]:
         ids, names = self._ids, self._names

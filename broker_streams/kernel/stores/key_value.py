@@ -255,13 +255,13 @@ class KeyValueStore:
         """Take a record of the changelog."""
         self._bytes.put(key, to_timestamped(value, timestamp) if self._timestamped else value)
 
-    def restore_all(self, records: Iterable[Any]) -> None:
-        """Take records of the changelog in their order: objects with key, value and timestamp."""
-        rows: dict[bytes, bytes | None]
-        if self._timestamped:
-            rows = {each.key: to_timestamped(each.value, each.timestamp) for each in records if each.key is not None}
-        else:
-            rows = {each.key: each.value for each in records if each.key is not None}
+    @property
+    def restores_timestamps(self) -> bool:
+        """Whether values of `restore_rows` have their timestamps before them."""
+        return self._timestamped
+
+    def restore_rows(self, rows: dict[bytes, bytes | None]) -> None:
+        """Take rows of the changelog, the last one of each key."""
         self._bytes.put_all(rows)
 
     def entries(self) -> Rows:

@@ -7,7 +7,7 @@ are iterated. Ordered keys lie in chunks, so a key in the middle moves few other
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 # Keys of a chunk; a chunk of twice as many is split.
@@ -28,6 +28,10 @@ class OrderedKeys:
         self._new: list[bytes] = []
         # Adds a key: the append of the waiting list, without a call in between.
         self.add: Callable[[bytes], None] = self._new.append
+
+    def add_all(self, keys: Iterable[bytes]) -> None:
+        """Add keys that are absent."""
+        self._new.extend(keys)
 
     def clear(self) -> None:
         self._chunks.clear()

@@ -103,5 +103,11 @@ class OuterJoinStore:
         """Take a record of the changelog."""
         self._rows.put(key, value)
 
+    restores_timestamps: Final = False
+
+    def restore_rows(self, rows: dict[bytes, bytes | None]) -> None:
+        """Take rows of the changelog, the last one of each key."""
+        self._rows.put_all(rows)
+
     def entries(self) -> Rows:
         return self._rows.items()

@@ -41,8 +41,9 @@ class TimedMap:
         self._times.put(self._time_key(key), None if value is None else key)
 
     def put_all(self, rows: Mapping[bytes, bytes | None], /) -> None:
-        for key, value in rows.items():
-            self.put(key, value)
+        time_key = self._time_key
+        self._rows.put_all(rows)
+        self._times.put_all({time_key(key): None if value is None else key for key, value in rows.items()})
 
     def items_by_time(self, low: bytes | None, high: bytes | None, reverse: bool) -> Rows:
         """Rows in the second order, from `low` to before `high` of it; rows that are removed meanwhile are left out."""
@@ -120,6 +121,13 @@ class Segments:
             rows = self._maps[segment] = self._open(segment)
             insort(self._ids, segment)
         return rows
+
+    def put_all(self, rows: Mapping[int, Mapping[bytes, bytes | None]], stream_time_ms: int) -> None:
+        """Put rows by segment; those of segments that are over are left out."""
+        for segment, theirs in rows.items():
+            live = self.live(segment, stream_time_ms)
+            if live is not None:
+                live.put_all(theirs)
 
     def of_time(self, time_ms: int) -> RowMap | None:
         """The map that a row of this time is in, if the segment exists."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from broker_streams.kernel.stores.bound import Bound, Listener
 from broker_streams.kernel.stores.cache import Entry
@@ -119,6 +119,13 @@ class SessionStore:
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers = NO_HEADERS) -> None:
         """Take a record of the changelog."""
         self._root.restore(key, value)
+
+    restores_timestamps: Final = False
+
+    def restore_rows(self, rows: dict[bytes, bytes | None]) -> None:
+        """Take rows of the changelog, the last one of each key."""
+        if rows:
+            self._root.restore_rows(rows)
 
     def approximate_num_entries(self) -> int:
         """Rows below the cache; some of them may be too old to be shown."""

@@ -13,9 +13,11 @@ from typing import Any, Protocol, TypeVar
 from broker_streams.kernel.processor import TaskState
 from broker_streams.kernel.stores.bound import Changed
 from broker_streams.kernel.stores.cache import Cache, Entry, StoreCache
+from broker_streams.kernel.stores.grouping import by_segment
 from broker_streams.kernel.stores.keys import (
     MAX_LONG,
     SEGMENT_BYTES,
+    SESSION_SUFFIX_BYTES,
     START_BYTES,
     divide,
     highest_session_key,
@@ -64,6 +66,9 @@ class SessionRoot(SessionBytes, Protocol):
     def count_rows(self) -> int: ...
 
     def restore(self, key: bytes, value: bytes | None) -> None: ...
+
+    def restore_rows(self, rows: dict[bytes, bytes | None]) -> None:
+        """Take rows of the changelog; there must be one."""
 
 
 def _within(
@@ -118,6 +123,11 @@ class SegmentedSessions:
 
     def restore(self, key: bytes, value: bytes | None) -> None:
         self._put(key, value, session_parts(key)[2])
+
+    def restore_rows(self, rows: dict[bytes, bytes | None]) -> None:
+        found, latest_ms, _ = by_segment(rows, self.cache_interval_ms, SESSION_SUFFIX_BYTES)
+        self._stream_time_ms = max(self._stream_time_ms, latest_ms)
+        self._segments.put_all(found, self._stream_time_ms)
 
     def fetch(self, key: bytes, start_ms: int, end_ms: int) -> bytes | None:
         if end_ms < self._stream_time_ms - self._retention_ms + 1:
@@ -242,6 +252,10 @@ class MemorySessions:
 
     def restore(self, key: bytes, value: bytes | None) -> None:
         self.put(*session_parts(key), value)
+
+    def restore_rows(self, rows: dict[bytes, bytes | None]) -> None:
+        for key, value in rows.items():
+            self.restore(key, value)
 
     def fetch(self, key: bytes, start_ms: int, end_ms: int) -> bytes | None:
         if end_ms <= self._stream_time_ms - self._retention_ms:

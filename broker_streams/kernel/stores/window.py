@@ -125,6 +125,19 @@ class WindowStore:
         if isinstance(layers, LoggedWindows):
             layers.sequence = max(layers.sequence, window_parts(key)[2])
 
+    @property
+    def restores_timestamps(self) -> bool:
+        """Whether values of `restore_rows` have their timestamps before them."""
+        return self._timestamped
+
+    def restore_rows(self, rows: dict[bytes, bytes | None]) -> None:
+        """Take rows of the changelog, the last one of each key."""
+        if rows:
+            last = self._root.restore_rows(rows)
+            layers = self._layers
+            if isinstance(layers, LoggedWindows):
+                layers.sequence = max(layers.sequence, last)
+
     def approximate_num_entries(self) -> int:
         """Rows below the cache; some of them may be too old to be shown."""
         return self._root.count_rows()

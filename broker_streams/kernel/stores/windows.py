@@ -14,6 +14,7 @@ from typing import Protocol
 
 from broker_streams.kernel.processor import TaskState
 from broker_streams.kernel.stores.bound import Changed
+from broker_streams.kernel.stores.grouping import by_segment
 from broker_streams.kernel.stores.keys import (
     MAX_INT,
     MAX_LONG,
@@ -61,6 +62,9 @@ class WindowRoot(WindowBytes, Protocol):
     def count_rows(self) -> int: ...
 
     def restore(self, key: bytes, value: bytes | None) -> None: ...
+
+    def restore_rows(self, rows: dict[bytes, bytes | None]) -> int:
+        """Take rows of the changelog; there must be one. Returns the largest sequence number of a key."""
 
 
 def within(rows: Rows, low: bytes | None, high: bytes | None, from_ms: int, to_ms: int) -> Rows:
@@ -132,6 +136,13 @@ class SegmentedWindows:
         rows = self._live(start_ms)
         if rows is not None:
             rows.put(key, value)
+
+    def restore_rows(self, rows: dict[bytes, bytes | None]) -> int:
+        found, latest_ms, last = by_segment(rows, self.cache_interval_ms, WINDOW_SUFFIX_BYTES)
+        self._sequence = max(self._sequence, last)
+        self._stream_time_ms = max(self._stream_time_ms, latest_ms)
+        self._segments.put_all(found, self._stream_time_ms)
+        return last
 
     def fetch(self, key: bytes, start_ms: int) -> bytes | None:
         if start_ms < self._oldest_ms():
@@ -262,6 +273,11 @@ class MemoryWindows:
         self._expire()
         if start_ms > self._stream_time_ms - self._retention_ms:
             self._put(data + pack_int(sequence) if self._duplicates else data, value, start_ms)
+
+    def restore_rows(self, rows: dict[bytes, bytes | None]) -> int:
+        for key, value in rows.items():
+            self.restore(key, value)
+        return max(window_parts(key)[2] for key in rows)
 
     def fetch(self, key: bytes, start_ms: int) -> bytes | None:
         """None where rows have duplicates, as in Kafka."""

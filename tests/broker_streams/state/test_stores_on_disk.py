@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker_streams.kernel.stores.bound import to_timestamped
 from broker_streams.kernel.stores.maps import Numbers
 from broker_streams.state.directory import StateDirectory
 from broker_streams.state.disk_map import DiskMap, DiskMaps
@@ -43,12 +44,31 @@ class OnDisk:
         end = len(self.changelog)
         self.state.fit({"rows": Log(0, end)})
         self.ours = Ours(self.asked, self.state.open_maps)
-        place = self.state.places.get("rows", Place(0))
-        for key, value, timestamp in self.changelog[place.offset :]:
-            self.ours.opened.store.restore(key, value, timestamp)
-            self.restored += 1
-        self.state.restored({"rows": Place(end)}, is_last=self.draw.random() < 0.5)
+        at = self.state.places.get("rows", Place(0)).offset
+        while at < end:
+            part = self.changelog[at : at + self.draw.choice([1, 5, 1000])]
+            self._restore(part)
+            at += len(part)
+            self.restored += len(part)
+            self.state.restored({"rows": Place(at)})
+            self.state.finish()
+        if self.draw.random() < 0.5:
+            self.state.restored({"rows": Place(end)}, is_last=True)
+        elif self.draw.random() < 0.5:
+            self.state.merge_runs()
         self.state.finish()
+
+    def _restore(self, part: list[Logged]) -> None:
+        """Records of the changelog, one by one, or as rows where the store takes them."""
+        store = self.ours.opened.store
+        if hasattr(store, "restore_rows") and self.draw.random() < 0.7:
+            if store.restores_timestamps:
+                store.restore_rows({key: to_timestamped(value, timestamp) for key, value, timestamp in part})
+            else:
+                store.restore_rows({key: value for key, value, _ in part})
+        else:
+            for key, value, timestamp in part:
+                store.restore(key, value, timestamp)
 
     def batch(self, calls: Json) -> tuple[Json, list[Logged]]:
         found = self.ours.batch(calls)

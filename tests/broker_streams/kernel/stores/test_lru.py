@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,9 +38,7 @@ def test_a_changelog_with_many_records_leaves_its_rows() -> None:
     store.put("x", 1)
     store.put("y", 1)
     changes = [("z", 1), ("z", None), ("x", None), ("z", 2)]
-    store.restore_all(
-        [SimpleNamespace(key=k.encode(), value=v and LONG.serialize("", v), timestamp=0) for k, v in changes]
-    )
+    store.restore_rows({key.encode(): value and LONG.serialize("", value) for key, value in changes})
     assert list(store.all()) == [("y", 1), ("z", 2)]
 
 
