@@ -277,11 +277,11 @@ class ReadOnlyStore:
 _WRITES = frozenset(("put", "put_all", "put_if_absent", "delete", "remove", "restore", "flush", "set_flush_listener"))
 
 
-def build_global(topology: Topology, settings: TaskSettings) -> Task | None:
+def build_global(topology: Topology, settings: TaskSettings, open_maps: OpenMaps = in_memory) -> Task | None:
     """The task that fills the global stores, initialized at time 0; None: the topology has none.
 
     It reads all partitions of its topics, and has no results. Errors of its processors end it, unless
-    processing.exception.handler.global.enabled is set.
+    processing.exception.handler.global.enabled is set. `open_maps` opens the maps of persistent stores.
     """
     nodes = tuple(each for each in topology.nodes if each.name in topology.global_nodes)
     if not nodes:
@@ -298,7 +298,7 @@ def build_global(topology: Topology, settings: TaskSettings) -> Task | None:
     nodes = tuple(
         dataclasses.replace(each, timestamp_extractor=None) if isinstance(each, Source) else each for each in nodes
     )
-    task = build(topology, Subtopology(-1, nodes, stores), -1, changed)
+    task = build(topology, Subtopology(-1, nodes, stores), -1, changed, open_maps=open_maps)
     for node in nodes:
         if isinstance(node, Source):
             for topic in node.topics:

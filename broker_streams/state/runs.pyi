@@ -27,6 +27,9 @@ class Merge:
     """
 
     def __init__(self, runs: Sequence[Sequence[Buffer]], low: bytes | None = None, with_low: bool = True) -> None: ...
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the keys and values that `rows` gave."""
     def close(self) -> None:
         """Let the blocks go. Later calls do nothing, and there are no more rows."""
     def rows(self, count: int) -> list[tuple[bytes, bytes]]:

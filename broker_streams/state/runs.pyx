@@ -220,6 +220,7 @@ cdef class Merge:
     cdef int32_t* _heap         # numbers of runs that are not over; the one with the next row first
     cdef int32_t _count
     cdef int32_t _live
+    cdef readonly Py_ssize_t size_bytes     # of the keys and values that `rows` gave
 
     def __cinit__(self, runs not None, bytes low=None, bint with_low=True):
         cdef Py_ssize_t run, block
@@ -374,6 +375,7 @@ cdef class Merge:
             key = PyBytes_FromStringAndSize(<const char*>place.key, place.key_size)
             if place.value_size >= 0:
                 found.append((key, PyBytes_FromStringAndSize(<const char*>place.value, place.value_size)))
+                self.size_bytes += place.key_size + place.value_size
             self._advance()
             # Older rows of the same key.
             while self._live:

@@ -17,8 +17,13 @@ class Place(NamedTuple):
     topic_id: str = ""
 
 
+def store_of(place: str) -> str:
+    """The store of a place. A place is named by its store, or STORE/PARTITION where a store has several partitions."""
+    return place.partition("/")[0]
+
+
 class Stamp(NamedTuple):
-    """`places` by store. `token` is the host's own: the number of a batch. `time_ms`: when it was written."""
+    """`places` by name (`store_of`). `token` is the host's own: the number of a batch. `time_ms`: of the write."""
 
     places: Mapping[str, Place]
     time_ms: int = 0

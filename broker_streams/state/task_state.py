@@ -34,7 +34,7 @@ from broker_streams.state.directory import TaskDirectory
 from broker_streams.state.disk_map import DiskMap, DiskMaps
 from broker_streams.state.file import LAYOUT, MAP_BYTES, NUMBERS, TaskFile
 from broker_streams.state.layout import layout_of, refusal
-from broker_streams.state.stamp import Log, Place, Stamp, misfit, missing
+from broker_streams.state.stamp import Log, Place, Stamp, misfit, missing, store_of
 from broker_streams.state.writing import Change
 
 # Changed rows in memory, by the sizes of their values and 200 bytes for each row. Twice as much is held: the rows of
@@ -125,7 +125,7 @@ class TaskState:
             store = self._stores.get(name)
             if store is None:
                 gone[name] = f"the topology has no store {name} any more"
-            elif not store.logging:
+            elif not store.logging and store.source_topic is None:
                 gone[name] = ""
             elif layout != layout_of(store):
                 reason = refusal(store, layout)
@@ -136,11 +136,11 @@ class TaskState:
         if gone or fresh:
             self._reset(gone)
             self.file.write([], self.file.stamp, meta={LAYOUT + each.name.encode(): layout_of(each) for each in fresh})
-        self._places = {name: at for name, at in file.stamp.places.items() if name in self._stores}
+        self._places = {name: at for name, at in file.stamp.places.items() if store_of(name) in self._stores}
 
     def fit(self, logs: Mapping[str, Log]) -> bool:
-        """Drop the rows of stores that do not fit their changelogs. `logs` are by store. True: maps that were opened
-        before are no longer those of the file.
+        """Drop the rows of stores that do not fit their changelogs. `logs` have the names of places. True: maps that
+        were opened before are no longer those of the file.
         """
         gone = {}
         stamp = self.file.stamp
@@ -149,7 +149,7 @@ class TaskState:
             if place is not None:
                 reason = misfit(place, log, stamp.time_ms, self._now_ms())
                 if reason is not None:
-                    gone[name] = reason
+                    gone[store_of(name)] = reason
         if gone:
             self._reset(gone)
             self._maps.clear()
@@ -157,7 +157,7 @@ class TaskState:
 
     def missing(self, logs: Mapping[str, Log]) -> int:
         """How many offsets of the changelogs the file lacks."""
-        return missing({name: place for name, place in self._places.items() if name in self._stores}, logs)
+        return missing({name: place for name, place in self._places.items() if store_of(name) in self._stores}, logs)
 
     def _reset(self, gone: Mapping[str, str]) -> None:
         file = self.file
@@ -169,9 +169,9 @@ class TaskState:
             NUMBERS + key.encode(): None for key in file.meta_items(NUMBERS) if key.partition("/")[0] in gone
         }
         meta |= {LAYOUT + name.encode(): None for name in gone if name not in self._stores}
-        places = {name: at for name, at in file.stamp.places.items() if name not in gone}
+        places = {name: at for name, at in file.stamp.places.items() if store_of(name) not in gone}
         file.write([], file.stamp._replace(places=places), meta=meta, drops=drops)
-        self._places = {name: at for name, at in places.items() if name in self._stores}
+        self._places = {name: at for name, at in places.items() if store_of(name) in self._stores}
 
     def open_maps(self, store: Store) -> Maps:
         found = self._maps[store.name] = DiskMaps(self.file, store.name)
@@ -179,7 +179,7 @@ class TaskState:
 
     @property
     def places(self) -> dict[str, Place]:
-        """Where changelogs are continued, by store."""
+        """Where changelogs are continued, by store, or STORE/PARTITION."""
         return dict(self._places)
 
     @property
@@ -198,7 +198,7 @@ class TaskState:
 
     def committed(self, places: Mapping[str, Place]) -> None:
         """The commit of the last `seal` has succeeded. `step` carries out the write that is due."""
-        self._places.update((name, at) for name, at in places.items() if name in self._stores)
+        self._places.update((name, at) for name, at in places.items() if store_of(name) in self._stores)
         self._committed_at = self._sealed_at
         if self._sealed is not None and self._steps is None:
             self._steps = self._write(self._sealed)
@@ -215,7 +215,7 @@ class TaskState:
         """The stores have all records of their changelogs up to `places`, and nothing else was changed. `step` carries
         out the write that is due. Raises StreamsError: a write before cannot be finished.
         """
-        self._places.update((name, at) for name, at in places.items() if name in self._stores)
+        self._places.update((name, at) for name, at in places.items() if store_of(name) in self._stores)
         self._sealed_at = self._committed_at = self._count()
         if is_last:
             self.finish()
@@ -253,7 +253,7 @@ class TaskState:
     def prepare(self, places: Mapping[str, Place], token: str) -> None:
         """Write all changes with their undo, before the batch `token` is committed. Raises StreamsError."""
         self.finish()
-        self._places.update((name, at) for name, at in places.items() if name in self._stores)
+        self._places.update((name, at) for name, at in places.items() if store_of(name) in self._stores)
         self._steps = self._write(self._freeze(), token=token, undoable=True)
         self.finish()
 

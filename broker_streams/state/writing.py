@@ -153,14 +153,12 @@ class Write:
         with self._env.begin(buffers=True) as txn:
             merge = Merge(run_blocks(txn, self.handles[RUNS], name), last, with_low=False)
             try:
-                size = 0
-                while size < MERGE_BYTES:
+                while merge.size_bytes < MERGE_BYTES:
                     rows = merge.rows(PAUSE_ROWS)
                     out.putmulti(rows, append=True)
                     if len(rows) < PAUSE_ROWS:
                         self.forget_runs(name)
                         break
-                    size += sum(len(key) + len(value) for key, value in rows)
                     yield
             finally:
                 merge.close()

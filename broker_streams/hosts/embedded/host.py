@@ -42,6 +42,7 @@ from broker_streams.hosts.embedded.global_stores import GlobalStores
 from broker_streams.hosts.embedded.group_news import NO_STREAMS_GROUPS, GroupNews
 from broker_streams.hosts.embedded.queries import Queries
 from broker_streams.hosts.embedded.reading import Reading
+from broker_streams.hosts.embedded.states import States
 from broker_streams.hosts.embedded.tasks import Running, Tasks
 from broker_streams.hosts.embedded.topics import Topics
 from broker_streams.hosts.embedded.writer import Fenced, Offsets, Writer
@@ -122,9 +123,10 @@ class EmbeddedHost:
         self._topics = Topics(client, plan, settings.application_id)
         isolation = Isolation.READ_COMMITTED if settings.reads_committed else Isolation.READ_UNCOMMITTED
         self._turn = asyncio.Lock()
-        self._globals = GlobalStores(client, plan, settings, isolation, now_ms, self._turn)
         self._reading = Reading(client, isolation, self._ahead, self._news.set)
-        self.tasks = Tasks(client, plan, settings, self._topics.partitions, self._globals.stores, now_ms)
+        states = States(settings, now_ms)
+        self._globals = GlobalStores(client, plan, states, isolation, now_ms, self._turn)
+        self.tasks = Tasks(client, plan, settings, self._topics.partitions, self._globals.stores, states, now_ms)
         self.queries = Queries(self, self._globals.stores)
         self.committed = self.processed = 0
         self._is_settling = False
@@ -193,7 +195,11 @@ class EmbeddedHost:
         await self._topics.look()
         followed = []
         if self._globals:
-            await self._globals.fill()
+            try:
+                await self._globals.fill()
+            except BaseException:
+                self._globals.close(discard=True)
+                raise
             followed.append(asyncio.create_task(self._globals.follow()))
         followed += [asyncio.create_task(self._be_member()), asyncio.create_task(self._work())]
         followed.append(asyncio.create_task(self.tasks.states.look_after(self.tasks.is_up)))
@@ -238,6 +244,7 @@ class EmbeddedHost:
         await self._commits.break_off()
         for task_id in list(self.tasks.running):
             self.tasks.close(task_id, sync=True)
+        self._globals.close(sync=True)
         with suppress(ClientError):
             send = self.member.stop()
             if send is not None:

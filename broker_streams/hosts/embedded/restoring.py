@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.fetched import Chunk, RowForm
@@ -20,7 +20,8 @@ from broker_streams.state.stamp import DELETIONS_MS, Log, Place
 if TYPE_CHECKING:
     from broker_streams.state.task_state import TaskState
 
-_UNKNOWN_ID = "00000000-0000-0000-0000-000000000000"
+# The id of a topic of a broker that knows none.
+UNKNOWN_ID: Final = "00000000-0000-0000-0000-000000000000"
 
 
 class Restorable(Protocol):
@@ -99,7 +100,7 @@ class Restorer:
         if not self._names:
             return {}
         topics = (await self._client.topics.describe({key.topic for key in self._names})).whole()
-        self._ids = {name: str(each.topic_id) for name, each in topics.items() if str(each.topic_id) != _UNKNOWN_ID}
+        self._ids = {name: str(each.topic_id) for name, each in topics.items() if str(each.topic_id) != UNKNOWN_ID}
         spans = await self._client.records.spans(self._names, Start.earliest())
         found = {}
         for key, span in spans.items():

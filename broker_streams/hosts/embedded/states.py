@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,30 +26,33 @@ _LOG = logging.getLogger("broker_streams")
 BUFFER_BYTES_MIN: Final = 1 << 20
 # Between two looks for tasks whose snapshot is due.
 LOOK_S: Final = 1.0
+# The name of the state of global stores, among those of tasks.
+GLOBAL: Final = "global"
 
 
 class States:
     """`open` a state for a task; `close` it. `look_after` runs beside the tasks."""
 
     def __init__(self, settings: HostSettings, now_ms: Callable[[], int]) -> None:
-        self._settings, self._now_ms = settings, now_ms
+        self.settings, self._now_ms = settings, now_ms
         self._directory = StateDirectory(Path(settings.state_dir), settings.application_id)
         self._open: dict[str, TaskState] = {}
         # The time of the last snapshot of each task, and the stamp that it has.
         self._copied: dict[str, tuple[int, Any]] = {}
         self._is_on_disk = _has_lmdb(settings)
 
-    def stores_of(self, part: Subtopology) -> list[Store]:
-        """The stores of a task that are kept on disk."""
-        found = (with_place(each, self._settings.task) for each in part.stores)
+    def stores_of(self, stores: Iterable[Store]) -> list[Store]:
+        """Those that are kept on disk."""
+        found = (with_place(each, self.settings.task) for each in stores)
         return [each for each in found if is_kept(each)] if self._is_on_disk else []
 
     def open(self, task: str, part: Subtopology) -> TaskState | None:
         """The state of a task, as the file has it; None: all of its stores are in memory. Raises StreamsError."""
-        stores = self.stores_of(part)
-        if not stores:
-            return None
-        return self._opened(task, self._directory.lock(task), stores)
+        return self.open_stores(task, part.stores)
+
+    def open_stores(self, task: str, stores: Iterable[Store]) -> TaskState | None:
+        kept = self.stores_of(stores)
+        return self._opened(task, self._directory.lock(task), kept) if kept else None
 
     def _opened(self, task: str, directory: TaskDirectory, stores: list[Store]) -> TaskState:
         from broker_streams.state.task_state import TaskState
@@ -61,16 +64,17 @@ class States:
             raise
         self._open[task] = state
         self._share_buffer()
-        self._report(task, state)
+        self.report(task, state)
         return state
 
-    def _report(self, task: str, state: TaskState) -> None:
+    def report(self, task: str, state: TaskState) -> None:
+        """Log the news of a state."""
         for sentence in state.news:
             _LOG.warning("task %s: %s; they come back from the changelog", task, sentence)
         state.news.clear()
 
     def _share_buffer(self) -> None:
-        whole_bytes = self._settings.state_buffer_bytes
+        whole_bytes = self.settings.state_buffer_bytes
         each_bytes = max(min(BUFFER_BYTES_MIN, whole_bytes), whole_bytes // max(1, len(self._open)))
         for state in self._open.values():
             state.buffer_bytes = each_bytes
@@ -82,7 +86,7 @@ class States:
         others than before. Raises StreamsError.
         """
         is_changed = state.fit(logs)
-        self._report(task, state)
+        self.report(task, state)
         snapshots = self._snapshots()
         if snapshots is None:
             return state, is_changed
@@ -100,13 +104,13 @@ class States:
         del self._open[task]
         state.file.close()
         install(fetched, path)
-        state = self._opened(task, directory, self.stores_of(part))
+        state = self._opened(task, directory, self.stores_of(part.stores))
         state.fit(logs)
-        self._report(task, state)
+        self.report(task, state)
         return state, True
 
     def _snapshots(self) -> Snapshots | None:
-        settings = self._settings
+        settings = self.settings
         if not settings.snapshot_dir:
             return None
         from broker_streams.state.snapshots import Snapshots
@@ -127,7 +131,7 @@ class States:
 
     async def look_after(self, is_active: Callable[[str], bool]) -> None:
         """Delete the state of tasks that went away, and copy the state of active tasks, for ever."""
-        settings, clean_due_ms = self._settings, 0
+        settings, clean_due_ms = self.settings, 0
         while True:
             now_ms = self._now_ms()
             if now_ms >= clean_due_ms:
@@ -137,21 +141,21 @@ class States:
             snapshots = self._snapshots()
             if snapshots is not None:
                 for task, state in list(self._open.items()):
-                    if is_active(task):
+                    if task != GLOBAL and is_active(task):
                         await self._copy(task, state, snapshots)
             await asyncio.sleep(LOOK_S)
 
     async def _copy(self, task: str, state: TaskState, snapshots: Snapshots) -> None:
         begun_ms, places = self._copied.get(task, (0, None))
         now_ms, stamp = self._now_ms(), state.file.stamp
-        if now_ms - begun_ms < self._settings.snapshot_interval_ms or stamp.places == places or not stamp.places:
+        if now_ms - begun_ms < self.settings.snapshot_interval_ms or stamp.places == places or not stamp.places:
             return
         self._copied[task] = now_ms, stamp.places
         try:
             # A task that is closed meanwhile waits for the copy.
             await asyncio.to_thread(snapshots.take, state.file, task)
         except Exception as error:
-            _LOG.warning("task %s: no snapshot in %s: %s", task, self._settings.snapshot_dir, error)
+            _LOG.warning("task %s: no snapshot in %s: %s", task, self.settings.snapshot_dir, error)
 
 
 def _has_lmdb(settings: HostSettings) -> bool:

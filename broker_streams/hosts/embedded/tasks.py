@@ -82,12 +82,13 @@ class Tasks:
         settings: HostSettings,
         partitions: Callable[[str], int],
         global_stores: Mapping[str, Any],
+        states: States,
         now_ms: Callable[[], int],
     ) -> None:
         """Raises StreamsError: state.dir cannot be used."""
         self._client, self._topology, self._settings = client, topology, settings
         self._now_ms = now_ms
-        self.states = States(settings, now_ms)
+        self.states = states
         self._partitions, self._global_stores = partitions, global_stores
         self._parts = {str(part.number): part for part in topology.subtopologies()}
         self._starts = Starts(client, topology, settings)

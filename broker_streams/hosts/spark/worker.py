@@ -25,6 +25,7 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.transaction import GroupMetadata
 from broker_cy.wire.records import Record
 from broker_streams.hosts.clients import client_of
+from broker_streams.hosts.embedded.global_stores import GlobalStores
 from broker_streams.hosts.embedded.restoring import Restorer, changelog_partitions, deletions_ms
 from broker_streams.hosts.embedded.states import States
 from broker_streams.hosts.embedded.writer import add_ends, sends
@@ -33,7 +34,7 @@ from broker_streams.hosts.settings import NO_RESET, HostSettings
 from broker_streams.hosts.spark import shipped
 from broker_streams.hosts.spark.work import Done, Offsets, TaskId, Token, Work
 from broker_streams.hosts.starts import Starts
-from broker_streams.kernel.build import build, build_global
+from broker_streams.kernel.build import build
 from broker_streams.kernel.errors import StreamsError
 from broker_streams.kernel.punctuation import NEVER_MS
 from broker_streams.kernel.stores.maps import in_memory
@@ -97,11 +98,16 @@ class Worker:
         self._client: AdminClient = client_of(config, name, name, timeout_s=CALL_S)
         self._starts = Starts(self._client, self._topology, self._settings)
         # Another process that had the task before may still have its file: then this one has a file of its own.
-        self._states = States(self._settings, lambda: time.time_ns() // 1_000_000)
+        self._states = States(self._settings, self._now_ms)
         self._kept: dict[TaskId, Kept] = {}
         self._counts: Mapping[str, int] = {}
-        self._global = build_global(self._topology, self._settings.task)
-        self._global_positions: Offsets = {}
+        self._globals = GlobalStores(
+            self._client, self._topology, self._states, Isolation.READ_COMMITTED, self._now_ms, asyncio.Lock()
+        )
+
+    @staticmethod
+    def _now_ms() -> int:
+        return time.time_ns() // 1_000_000
 
     def run(self, work: Work) -> Done:
         """Raises ClientError: the brokers do not answer, or another driver has the task."""
@@ -114,12 +120,20 @@ class Worker:
     def close(self) -> None:
         for task in list(self._kept):
             self._forget(task, self._kept.pop(task), None)
+        self._globals.close()
         self._loop.run_until_complete(self._client.close())
         self._loop.close()
 
     async def _run(self, work: Work) -> Done:
         self._counts = work.counts
-        await self._follow_global_topics(work.global_ends, work.now_ms)
+        try:
+            await self._globals.fill(work.global_ends, work.now_ms)
+        except BaseException:
+            # All tasks read these stores, which may have a part of a record.
+            for task in list(self._kept):
+                self._forget(task, self._kept.pop(task), None)
+            self._globals.close(discard=True)
+            raise
         # Without an entry while it runs: after an error the task is made again.
         kept = self._kept.pop(work.task, None)
         if kept is not None and kept.token != work.base:
@@ -170,7 +184,7 @@ class Worker:
             partition,
             settings.task,
             lambda topic: self._counts.get(topic, 0),
-            self._global.stores if self._global is not None else {},
+            self._globals.stores,
             in_memory if state is None else state.open_maps,
         )
         restorer.begin(task.stores, state)
@@ -183,24 +197,6 @@ class Worker:
         if work.base is not None:
             task.pass_over(work.last_ms)
         return Kept(task, restorer, dict(work.committed))
-
-    async def _follow_global_topics(self, ends: Offsets, now_ms: int) -> None:
-        """Fill the global stores up to `ends`. Raises ClientError, StreamsError."""
-        task = self._global
-        if task is None:
-            return
-        starts = {key: self._global_positions.get(key, 0) for key in ends}
-        wanted = {key: end for key, end in ends.items() if starts[key] < end}
-        if not wanted:
-            return
-        starts = {key: starts[key] for key in wanted}
-        async with self._client.records.reader(starts, ends=wanted, isolation=Isolation.READ_COMMITTED) as reader:
-            async for chunk in reader:
-                # The task has one queue for all partitions of a topic: each record has its turn at once.
-                for each in inputs_of(chunk):
-                    task.add(chunk.partition.topic, 0, [each])
-                    task.run(now_ms)
-                self._global_positions[chunk.partition] = min(chunk.next_offset, wanted[chunk.partition])
 
 
 class _Batch:

@@ -119,6 +119,33 @@ def test_a_restart_restores_only_the_rest(broker: BrokerProcess, tmp_path: Path)
     run(broker, job)
 
 
+def test_a_table_whose_topic_is_its_changelog_is_read_on(broker: BrokerProcess, tmp_path: Path) -> None:
+    """If this fails, each start reads all of the table's topic."""
+
+    async def job(client: AdminClient) -> None:
+        name = "table"
+        await create(client, f"{name}-in")
+
+        def table() -> Any:
+            builder = StreamsBuilder()
+            builder.table(f"{name}-in", materialized=Materialized("rows"))
+            return builder.build({"topology.optimization": "all"})
+
+        def rows(host: EmbeddedHost) -> dict[str, str]:
+            stores = [each.task.stores["rows"] for each in host.tasks.active]
+            return {key: found.value for store in stores for key, found in store.all()}
+
+        await write(client, f"{name}-in", "a", "b", "c")
+        async with running(client, table(), on_disk(name, tmp_path)) as host:
+            await condition(lambda: rows(host) == {"k0": "a", "k1": "b", "k2": "c"})
+        await write(client, f"{name}-in", "d")
+        async with running(client, table(), on_disk(name, tmp_path)) as host:
+            await condition(lambda: rows(host) == {"k0": "d", "k1": "b", "k2": "c"})
+            assert restored(host) == 0
+
+    run(broker, job)
+
+
 def test_files_of_another_life_of_a_topic_are_not_used(
     broker: BrokerProcess, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
