@@ -2,13 +2,16 @@ import java.time.Duration;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.state.KeyValueStore;
 
 /** The applications of bench/specs/streams in Java: StreamsApplication BOOTSTRAP APPLICATION_ID KIND STATE_DIR COMMIT_MS */
 public class StreamsApplication {
@@ -29,6 +32,13 @@ public class StreamsApplication {
             records.mapValues(value -> value.toUpperCase())
                 .filter((key, value) -> !"key-1".equals(key))
                 .to(output, Produced.with(Serdes.String(), Serdes.String()));
+        } else if (arguments[2].equals("state")) {
+            records.groupByKey().reduce(
+                (before, now) -> now,
+                Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as("state")
+                    .withKeySerde(Serdes.String())
+                    .withValueSerde(Serdes.String())
+                    .withCachingDisabled());
         } else {
             records.groupByKey()
                 .windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMinutes(1)))

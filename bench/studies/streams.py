@@ -146,7 +146,7 @@ async def _measured(bootstrap: str, group: str, records: int, child: Child) -> R
     return Run(count / seconds, count / cpu_seconds, peak_resident_bytes(child.pid) / 1e6)
 
 
-def _jars() -> str:
+def jars() -> str:
     def fetch(directory: Path) -> None:
         copy_jars(directory, [STREAMS])
 
@@ -165,7 +165,7 @@ def application(
         command = [sys.executable, "-m", "broker_streams", "run", APPLICATIONS / f"{kind}.py", "-b", bootstrap]
         command += ["-X", f"application.id={group}", "-X", f"commit.interval.ms={commit_ms}"]
     else:
-        class_path = _jars()
+        class_path = jars()
         classes = java_programs.classes(JAVA, class_path)
         command = ["java", "-cp", f"{classes}:{class_path}", "StreamsApplication"]
         command += [bootstrap, group, kind, home, commit_ms]

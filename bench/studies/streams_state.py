@@ -2,8 +2,9 @@
 
 A changelog of one store has `--mb` MB of keys (16 B) and values (256 B). `restore` is a first start without state on
 disk, `restart` a start after kill -9, and `snapshot` a start on another host with a snapshot of the state: each from
-the start of the program until it has processed a record. `costs` are those of a store's get and put, in one process.
-Our broker shares the two processors with the program.
+the start of the program until it has processed a record. `restore_kafka` is the first start of Kafka Streams 4.3.1
+with the same rows in a changelog of its own: the start of its JVM counts, and the JVM compiles while it restores.
+`costs` are those of a store's get and put, in one process. Our broker shares the two processors with the program.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,8 +25,11 @@ from confluent_kafka import Producer
 from bench.launch.nodes import BrokerCy
 from bench.measuring.proc import peak_resident_bytes, usage
 from bench.studies.goals import Figures, Goals, check, measure, parser
+from bench.studies.streams import JAVA, jars
+from bench.targets.brokers import TargetError
 from broker_cy.admin import AdminClient
 from broker_cy.admin.topics import NewTopic
+from broker_cy.launch import java_programs
 from broker_cy.launch.processes import Child
 from broker_streams.kernel.stores.ordered import OrderedMap
 from broker_streams.plan.stores import Store, StoreKind
@@ -39,7 +44,8 @@ GOALS = Goals(at_most={"restore_s": 20.0})
 KEY_BYTES: Final = 16
 VALUE_BYTES: Final = 256
 PARTITIONS: Final = 2
-CHANGELOG: Final = "state-state-changelog"
+# Our application, and that of Kafka Streams.
+OURS, KAFKA = "state", "state-kafka"
 WAIT_S: Final = 900.0
 APPLICATION: Final = Path(__file__).resolve().parents[1] / "specs" / "streams" / "state.py"
 
@@ -53,27 +59,53 @@ def arguments() -> argparse.Namespace:
     return given
 
 
-def fill(bootstrap: str, records: int) -> None:
-    """Write the changelog: random keys, each once."""
-    asyncio.run(_create(bootstrap))
+def changelog(application: str) -> str:
+    return f"{application}-state-changelog"
+
+
+def fill(bootstrap: str, records: int, applications: Sequence[str] = (OURS, KAFKA)) -> None:
+    """Write the changelogs: random keys, each once."""
+    asyncio.run(_create(bootstrap, applications))
     limits = {"queue.buffering.max.kbytes": 64_000, "queue.buffering.max.messages": 1_000_000}
     producer = Producer({"bootstrap.servers": bootstrap, "batch.size": 500_000, "linger.ms": 50, **limits})
     draw = random.Random(1)
     value = b"v" * VALUE_BYTES
     for number in range(records):
-        while True:
-            try:
-                producer.produce(CHANGELOG, value, draw.randbytes(KEY_BYTES), partition=number % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
+        key = draw.randbytes(KEY_BYTES)
+        for application in applications:
+            while True:
+                try:
+                    producer.produce(changelog(application), value, key, partition=number % PARTITIONS)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
     producer.flush(WAIT_S)
 
 
-async def _create(bootstrap: str) -> None:
+async def _create(bootstrap: str, applications: Sequence[str]) -> None:
+    compacted = {"cleanup.policy": "compact"}
     async with AdminClient(bootstrap, timeout_s=WAIT_S) as client:
-        topics = [NewTopic("in", PARTITIONS, 1), NewTopic(CHANGELOG, PARTITIONS, 1, {"cleanup.policy": "compact"})]
-        (await client.topics.create(topics)).whole()
+        topics = [NewTopic(changelog(each), PARTITIONS, 1, compacted) for each in applications]
+        (await client.topics.create([NewTopic("in", PARTITIONS, 1), *topics])).whole()
+
+
+def begin_kafka(bootstrap: str, state: Path, place: Path, name: str) -> Child:
+    class_path = jars()
+    classes = java_programs.classes(JAVA, class_path)
+    home = place / name
+    home.mkdir()
+    command = [
+        "java",
+        "-cp",
+        f"{classes}:{class_path}",
+        "StreamsApplication",
+        bootstrap,
+        KAFKA,
+        "state",
+        str(state),
+        "100",
+    ]
+    return Child(command, home, name)
 
 
 def begin(bootstrap: str, state: Path, place: Path, name: str, *options: str) -> Child:
@@ -91,14 +123,37 @@ def write_inputs(bootstrap: str) -> None:
     producer.flush(WAIT_S)
 
 
-async def until_processed(bootstrap: str, records: int) -> None:
+async def until_processed(bootstrap: str, group: str, records: int) -> None:
     """Wait until the group has committed as many records. Raises TimeoutError."""
     async with AdminClient(bootstrap, timeout_s=WAIT_S) as client, asyncio.timeout(WAIT_S):
         while True:
-            offsets = (await client.group_offsets.fetch(["state"])).whole().get("state", {})
+            offsets = (await client.group_offsets.fetch([group])).whole().get(group, {})
             if sum(each.offset for key, each in offsets.items() if key.topic == "in") >= records:
                 return
             await asyncio.sleep(0.05)
+
+
+async def until_forgotten(bootstrap: str, group: str) -> None:
+    """Wait until the group has no members: until the session of one that was killed is over. Raises TimeoutError."""
+    async with AdminClient(bootstrap, timeout_s=WAIT_S) as client, asyncio.timeout(WAIT_S):
+        while (await client.groups.describe([group])).whole()[group].members:
+            await asyncio.sleep(0.05)
+
+
+def measured(name: str, child: Child, bootstrap: str, group: str, records: int) -> Figures:
+    """Wait until a program that was begun now has processed its records, and end it."""
+    begun_s = time.monotonic()
+    try:
+        asyncio.run(until_processed(bootstrap, group, records))
+        return {
+            f"{name}_s": time.monotonic() - begun_s,
+            f"{name}_cpu_s": usage(child.pid).cpu_s,
+            f"{name}_peak_mb": peak_resident_bytes(child.pid) / 1e6,
+        }
+    except TimeoutError:
+        raise TargetError(f"{name}: no record was processed in {WAIT_S:.0f} s: {child.tail()}") from None
+    finally:
+        child.kill()
 
 
 def restores(given: argparse.Namespace, place: Path) -> Figures:
@@ -107,6 +162,7 @@ def restores(given: argparse.Namespace, place: Path) -> Figures:
         "offsets.topic.replication.factor": "1",
         "brokercy.metrics.sample.interval.ms": "0",
         "group.streams.initial.rebalance.delay.ms": "0",
+        "group.initial.rebalance.delay.ms": "0",
         "group.streams.min.session.timeout.ms": "5000",
         "group.streams.session.timeout.ms": "5000",
         "group.streams.heartbeat.interval.ms": "1000",
@@ -125,18 +181,13 @@ def restores(given: argparse.Namespace, place: Path) -> Figures:
                 options = [f"brokercy.streams.snapshot.dir={place / 'shared'}"]
             write_inputs(broker.bootstrap)
             processed += PARTITIONS
-            begun_s = time.monotonic()
             child = begin(broker.bootstrap, place / state, place, name, *options)
-            try:
-                asyncio.run(until_processed(broker.bootstrap, processed))
-                found[f"{name}_s"] = time.monotonic() - begun_s
-                found[f"{name}_cpu_s"] = usage(child.pid).cpu_s
-                found[f"{name}_peak_mb"] = peak_resident_bytes(child.pid) / 1e6
-            finally:
-                child.kill()
-            # The group forgets the member that was killed.
-            time.sleep(6.0)
-        found["restore_records_per_s"] = records / float(found["restore_s"])  # type: ignore[arg-type]
+            found |= measured(name, child, broker.bootstrap, OURS, processed)
+            asyncio.run(until_forgotten(broker.bootstrap, OURS))
+        child = begin_kafka(broker.bootstrap, place / "kafka", place, "restore_kafka")
+        found |= measured("restore_kafka", child, broker.bootstrap, KAFKA, processed)
+        for name in ("restore", "restore_kafka"):
+            found[f"{name}_records_per_s"] = records / float(found[f"{name}_s"])  # type: ignore[arg-type]
         found["file_mb"] = sum(each.stat().st_size for each in (place / "one").rglob("data.mdb")) / 1e6
     finally:
         broker.close()
