@@ -59,7 +59,9 @@ if TYPE_CHECKING:
     from broker_streams.records import VersionedRecord as VersionedRecord
     from broker_streams.records import Window as Window
     from broker_streams.records import Windowed as Windowed
+    from broker_streams.serdes.delimited import DelimitedSerde as DelimitedSerde
     from broker_streams.serdes.json_values import JSON as JSON
+    from broker_streams.serdes.lists import ListSerde as ListSerde
     from broker_streams.serdes.primitives import BOOLEAN as BOOLEAN
     from broker_streams.serdes.primitives import BYTES as BYTES
     from broker_streams.serdes.primitives import DOUBLE as DOUBLE
@@ -73,6 +75,8 @@ if TYPE_CHECKING:
     from broker_streams.serdes.schemas.avro import AvroSerde as AvroSerde
     from broker_streams.serdes.schemas.json_schema import JsonSchemaSerde as JsonSchemaSerde
     from broker_streams.serdes.schemas.protobuf import ProtobufSerde as ProtobufSerde
+    from broker_streams.serdes.windowed import SessionWindowedSerde as SessionWindowedSerde
+    from broker_streams.serdes.windowed import TimeWindowedSerde as TimeWindowedSerde
     from broker_streams.testing.mock_context import MockProcessorContext as MockProcessorContext
     from broker_streams.testing.topology_test_driver import TopologyTestDriver as TopologyTestDriver
 
@@ -106,7 +110,9 @@ _MODULES: Final = {
         "UnlimitedWindows",
     ),
     "records": ("KeyValue", "Record", "ValueAndTimestamp", "VersionedRecord", "Window", "Windowed"),
+    "serdes.delimited": ("DelimitedSerde",),
     "serdes.json_values": ("JSON",),
+    "serdes.lists": ("ListSerde",),
     "serdes.primitives": (
         "BOOLEAN",
         "BYTES",
@@ -122,6 +128,7 @@ _MODULES: Final = {
     "serdes.schemas.avro": ("AvroSerde",),
     "serdes.schemas.json_schema": ("JsonSchemaSerde",),
     "serdes.schemas.protobuf": ("ProtobufSerde",),
+    "serdes.windowed": ("SessionWindowedSerde", "TimeWindowedSerde"),
     "testing.mock_context": ("MockProcessorContext",),
     "testing.topology_test_driver": ("TopologyTestDriver",),
 }

@@ -12,6 +12,7 @@ from broker_streams.plan.functions import Function
 from broker_streams.plan.timestamps import TimestampExtractor
 from broker_streams.serdes import Serde, names
 from broker_streams.serdes.lists import ListSerde
+from broker_streams.serdes.primitives import BYTES
 from broker_streams.serdes.schemas.binding import with_registry
 from broker_streams.serdes.schemas.lookups import SchemaRegistry
 from broker_streams.settings import Found
@@ -39,8 +40,9 @@ class TaskSettings:
     """Defaults are Kafka's; the names of the settings are Kafka's with another spelling."""
 
     application_id: str
-    # default.key.serde, default.value.serde: for sources, sinks and stores without serdes of their own.
-    key_serde: Any = None
+    # default.key.serde, default.value.serde: for sources, sinks and stores without serdes of their own. Other than in
+    # Kafka Streams, keys without any serde are bytes: many applications only group by them.
+    key_serde: Any = BYTES
     value_serde: Any = None
     # default.timestamp.extractor
     timestamp_extractor: TimestampExtractor | Function = TimestampExtractor.FAIL_ON_INVALID
@@ -83,8 +85,8 @@ class TaskSettings:
             raise ValueError("application.id is missing; it names the application's topics and its group")
         found: dict[str, Any] = {field: given.get(name) for field, name in _FIELDS.items()}
         for side in ("key", "value"):
-            serde = _default_serde(given, side)
-            found[f"{side}_serde"] = with_registry(serde, registry, is_key=side == "key")
+            if (serde := _default_serde(given, side)) is not None:
+                found[f"{side}_serde"] = with_registry(serde, registry, is_key=side == "key")
         if (extractor := given.given("default.timestamp.extractor")) is not None:
             found["timestamp_extractor"] = _extractor(extractor)
         for name, field in _HANDLERS.items():

@@ -132,14 +132,10 @@ class Queries:
         return self.placement.of_store(name)
 
     def key_serde(self, store: Store) -> Any:
-        """The serde of a store's keys. Raises ValueError: there is none."""
+        """The serde of a store's keys."""
         task = self._host.settings.task
         serde = store.key_serde or task.key_serde
-        if serde is not None and hasattr(serde, "with_defaults"):
-            serde = serde.with_defaults(task.key_serde, task.value_serde)
-        if serde is None:
-            raise ValueError(f"store {store.name} has no key serde, and default.key.serde is not set")
-        return serde
+        return serde.with_defaults(task.key_serde, task.value_serde) if hasattr(serde, "with_defaults") else serde
 
     def key_bytes(self, store: Store, key: Any) -> bytes:
         """Raises ValueError: the serde does not take the key."""

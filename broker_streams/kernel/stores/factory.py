@@ -63,7 +63,7 @@ class StoreOpener:
         self,
         task: TaskState,
         changed: Changed,
-        key_serde: Serde | None,
+        key_serde: Serde,
         value_serde: Serde | None,
         cache_bytes: int,
         open_maps: OpenMaps = in_memory,
@@ -83,11 +83,8 @@ class StoreOpener:
         """Raises ValueError: neither the store nor the application names a serde."""
         key_serde = store.key_serde or self.key_serde
         value_serde = store.value_serde or self.value_serde
-        if key_serde is None or value_serde is None:
-            raise ValueError(
-                f"store {store.name} has no serde of its {'keys' if key_serde is None else 'values'};"
-                " give it one, or set default.key.serde and default.value.serde"
-            )
+        if value_serde is None:
+            raise ValueError(f"store {store.name} has no serde of its values: give it one, or set default.value.serde")
         # A serde of windowed keys, or of subscriptions, takes its inner serde from the defaults.
         key_serde, value_serde = (
             each.with_defaults(self.key_serde, self.value_serde) if hasattr(each, "with_defaults") else each
@@ -232,7 +229,7 @@ def open_stores(
     stores: Iterable[Store],
     task: TaskState,
     changed: Changed,
-    key_serde: Serde | None = None,
+    key_serde: Serde,
     value_serde: Serde | None = None,
     cache_bytes: int = 0,
     open_maps: OpenMaps = in_memory,

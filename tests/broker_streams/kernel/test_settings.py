@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from broker_streams import LONG, STRING, TimestampExtractor
+from broker_streams import (
+    BYTES,
+    LONG,
+    STRING,
+    StreamsBuilder,
+    StreamsError,
+    TimestampExtractor,
+    TimeWindowedSerde,
+    TimeWindows,
+    TopologyTestDriver,
+    Window,
+    Windowed,
+)
 from broker_streams.kernel.errors import log_and_continue, log_and_fail
 from broker_streams.kernel.settings import TaskSettings
 from broker_streams.plan.functions import Function
@@ -96,3 +109,23 @@ def test_wrong_settings_are_named(config: dict[str, Any], text: str) -> None:
     """If this fails, a typing error in a configuration has a default in its place."""
     with pytest.raises(ValueError, match=text):
         TaskSettings.of(config)
+
+
+def test_keys_without_serdes_are_bytes() -> None:
+    """If this fails, an application that only groups by its keys does not start without a serde of keys."""
+    builder = StreamsBuilder()
+    orders = builder.stream("orders", value=json)
+    minutes = orders.group_by_key().windowed_by(TimeWindows.of("1m").grace("10s"))
+    minutes.count().to_stream().to("orders-per-minute")
+    with TopologyTestDriver(builder.build(), {"application.id": "app"}) as driver:
+        driver.create_input_topic("orders", value=json).pipe_input(b"ann", {"item": "tea"}, 61_000)
+        counts = driver.create_output_topic("orders-per-minute", key=TimeWindowedSerde(BYTES, 60_000), value=LONG)
+        assert counts.read_key_values() == [(Windowed(b"ann", Window(60_000, 120_000)), 1)]
+
+
+def test_values_need_serdes() -> None:
+    """If this fails, an application without a serde of values fails at its first record, not at its start."""
+    builder = StreamsBuilder()
+    builder.stream("orders").to("copies")
+    with pytest.raises(StreamsError, match=r"has no value serde: give it one, or set default\.value\.serde"):
+        TopologyTestDriver(builder.build(), {"application.id": "app"})

@@ -90,7 +90,7 @@ def test_serdes_are_needed() -> None:
         for wrong in (lambda: driver.create_input_topic("in"), lambda: driver.create_output_topic("out", key=STRING)):
             with pytest.raises(ValueError, match="needs serdes"):
                 wrong()
-    with pytest.raises(StreamsError, match="KSTREAM-SINK-0000000001 has no key serde"):
+    with pytest.raises(StreamsError, match="KSTREAM-SINK-0000000001 has no value serde"):
         TopologyTestDriver(passing().build())
 
 
