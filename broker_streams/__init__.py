@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from broker_streams.dsl.topology import Topology as Topology
     from broker_streams.dsl.windowed import SessionWindowedKStream as SessionWindowedKStream
     from broker_streams.dsl.windowed import TimeWindowedKStream as TimeWindowedKStream
+    from broker_streams.kafka_streams import KafkaStreams as KafkaStreams
+    from broker_streams.kafka_streams import StreamThreadExceptionResponse as StreamThreadExceptionResponse
     from broker_streams.kernel.errors import ErrorContext as ErrorContext
     from broker_streams.kernel.errors import Response as Response
     from broker_streams.kernel.errors import Result as Result
@@ -95,6 +97,7 @@ _MODULES: Final = {
     "dsl.suppressed": ("Suppressed",),
     "dsl.topology": ("Topology",),
     "dsl.windowed": ("SessionWindowedKStream", "TimeWindowedKStream"),
+    "kafka_streams": ("KafkaStreams", "StreamThreadExceptionResponse"),
     "kernel.errors": ("ErrorContext", "Response", "Result", "StreamsError", "log_and_continue", "log_and_fail"),
     "kernel.processor": ("Processor", "ProcessorContext", "PunctuationType"),
     "plan.lineage.declared": ("declared_lineage",),
@@ -133,6 +136,7 @@ _MODULES: Final = {
     "testing.topology_test_driver": ("TopologyTestDriver",),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = list(_MODULE_OF)  # made from the table, for `from broker_streams import *`
 
 
 def __getattr__(name: str) -> Any:

@@ -14,17 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from broker_cy.admin import AdminClient
 from broker_cy.client import options
 from broker_cy.client.program import version_text
-from broker_cy.metrics.topics import OWN_CLIENT
 from broker_streams.application import Application, ApplicationError, load
 from broker_streams.commands.context import (
     PROGRAM,
     application_argument,
     bootstrap_option,
     changes,
-    client_of,
     errors,
     json_option,
     settings_option,
@@ -131,35 +128,24 @@ def run(
 
 
 async def _run(application: Application, *, as_json: bool) -> None:
-    from broker_streams.hosts.embedded.host import EmbeddedHost
-    from broker_streams.hosts.settings import HostSettings
-    from broker_streams.seen.instance import Instance
-    from broker_streams.seen.settings import SeenSettings
+    from broker_streams.seen.instance import instance_of
 
-    settings = HostSettings.of(application.config)
-    seen = SeenSettings.of(application.config)
-    client = client_of(application, settings.client_id)
-    async with client:
-        host = EmbeddedHost(client, application.topology, settings)
+    async with instance_of(application.topology, application.config, str(application.path)) as instance:
+        host = instance.host
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, host.stop)
+        application_id, guarantee = host.settings.application_id, host.settings.guarantee
         ready: dict[str, str | None] = {
-            "application": settings.application_id,
+            "application": application_id,
             "host": "embedded",
-            "guarantee": settings.guarantee,
+            "guarantee": guarantee,
+            "url": instance.url or None,
         }
-
-        def connect_for_events() -> AdminClient:
-            return client_of(application, OWN_CLIENT)
-
-        events = connect_for_events if seen.writes_events else None
-        async with Instance(host, seen, events=events) as instance:
-            ready["url"] = instance.url or None
-            place = f", pages at {instance.url}" if instance.url else ""
-            text = f"{PROGRAM}: runs {settings.application_id} ({settings.guarantee}){place}"
-            print(json.dumps(ready) if as_json else text, flush=True)
-            await host.run()
+        place = f", pages at {instance.url}" if instance.url else ""
+        text = f"{PROGRAM}: runs {application_id} ({guarantee}){place}"
+        print(json.dumps(ready) if as_json else text, flush=True)
+        await host.run()
 
 
 @command.command()

@@ -100,7 +100,7 @@ class StreamsMember(HeartbeatMember[Task]):
         self.offset_interval_s = math.inf
         self._endpoints_epoch = -1
         self._offsets: tuple[Mapping[tuple[str, int], int], Mapping[tuple[str, int], int]] | None = None
-        self._shuts_down = False
+        self.shuts_down_application = False
 
     def tell_offsets(self, reached: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int]) -> None:
         """Pass the sums of changelog offsets that tasks (subtopology, partition) have restored, and of the ends."""
@@ -108,7 +108,7 @@ class StreamsMember(HeartbeatMember[Task]):
 
     def shut_down_application(self) -> None:
         """Ask all members of the group to stop: this one failed for a reason that the others will meet, too."""
-        self._shuts_down = True
+        self.shuts_down_application = True
         self._beat_s = 0.0
 
     # ---- actions ----
@@ -135,7 +135,7 @@ class StreamsMember(HeartbeatMember[Task]):
         epoch = self._begin_beat(now_s)
         request = self._request(epoch)
         request.endpoint_information_epoch = self._endpoints_epoch
-        request.shutdown_application = self._shuts_down
+        request.shutdown_application = self.shuts_down_application
         if epoch == JOIN_EPOCH:
             self._introduce(request)
         if epoch == JOIN_EPOCH or self._reports:

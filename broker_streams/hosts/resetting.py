@@ -91,7 +91,7 @@ async def apply_reset(client: AdminClient, plan: ResetPlan) -> None:
     """
     # First of all: an application without its directories restores them, so nothing is lost if the rest fails.
     if plan.state is not None:
-        _delete_state(plan.state, plan.application_id)
+        delete_state(plan.state, plan.application_id)
     if plan.snapshots is not None:
         shutil.rmtree(plan.snapshots)
     if plan.steps:
@@ -178,7 +178,7 @@ def _directory(root: Path, application_id: str) -> Path | None:
     return found if found.is_dir() else None
 
 
-def _delete_state(path: Path, application_id: str) -> None:
+def delete_state(path: Path, application_id: str) -> None:
     """Raises StreamsError: a process has a task's directory."""
     StateDirectory(path.parent, application_id).clean(time.time_ns() // 1_000_000, 0)
     left = sorted(each.name for each in path.iterdir() if each.is_dir())

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.event_writer import EventWriter
+from broker_cy.metrics.topics import OWN_CLIENT
+from broker_streams.hosts.clients import client_of
 from broker_streams.hosts.embedded.host import EmbeddedHost
+from broker_streams.hosts.settings import HostSettings
+from broker_streams.plan.topology import Topology
 from broker_streams.seen.journal import Journal
 from broker_streams.seen.pages import InstancePages
 from broker_streams.seen.settings import SeenSettings
@@ -33,6 +37,7 @@ class Instance:
     def __init__(
         self, host: EmbeddedHost, settings: SeenSettings, *, events: Callable[[], AdminClient] | None = None
     ) -> None:
+        self.host = host
         self.watch = Watch(host)
         self.url = ""
         self._settings = settings
@@ -69,6 +74,19 @@ class Instance:
         while True:
             await asyncio.sleep(EVENTS_S)
             await writer.write(self._journal.take(), _now_ms())
+
+
+@asynccontextmanager
+async def instance_of(topology: Topology, config: Mapping[str, Any], where: str) -> AsyncIterator[Instance]:
+    """An instance of an application with these settings, which are those of `where`, and its clients. Raises
+    ValueError, ClientError, TopologyError.
+    """
+    settings, seen = HostSettings.of(config), SeenSettings.of(config)
+    async with client_of(config, settings.client_id, where) as client:
+        host = EmbeddedHost(client, topology, settings)
+        events = (lambda: client_of(config, OWN_CLIENT, where)) if seen.writes_events else None
+        async with Instance(host, seen, events=events) as instance:
+            yield instance
 
 
 def _now_ms() -> int:

@@ -93,14 +93,20 @@ METRICS: Final = {metric.name: metric for metric in _TABLE}
 
 def metrics_page(watch: Watch) -> bytes:
     """The page of a scrape."""
-    samples = _Samples(watch)
-    samples.take()
+    found = samples(watch)
     page = Page(METRICS)
     for name in METRICS:
         page.family(name)
-        for labels, value in samples.found.get(name, ()):
+        for labels, value in found.get(name, {}).items():
             page.sample(name, value, *labels)
     return page.encode()
+
+
+def samples(watch: Watch) -> dict[str, dict[tuple[str, ...], float]]:
+    """The values of all metrics, by name and labels."""
+    taken = _Samples(watch)
+    taken.take()
+    return taken.found
 
 
 class _Samples:
@@ -111,12 +117,12 @@ class _Samples:
         host = watch.host
         self._client = f"{host.settings.application_id}-{host.process_id}"
         self._thread = f"{self._client}-StreamThread-1"
-        self.found: dict[str, list[tuple[tuple[str, ...], float]]] = {}
+        self.found: dict[str, dict[tuple[str, ...], float]] = {}
 
     def _add(self, group: str, name: str, value: float | None, *labels: str) -> None:
         if value is not None:
             first = self._client if group == CLIENT else self._thread
-            self.found.setdefault(f"{PREFIX}{group}_{name}", []).append(((first, *labels), value))
+            self.found.setdefault(f"{PREFIX}{group}_{name}", {})[first, *labels] = value
 
     def _add_count(self, group: str, name: str, count: str, total: float, *labels: str) -> None:
         self._add(group, f"{name}_total", total, *labels)

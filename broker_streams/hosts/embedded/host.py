@@ -72,8 +72,10 @@ TOPICS_S: Final = 10.0
 class EmbeddedHost:
     """One instance. `statuses` says why the group waits; `committed` counts commits, and `processed` records.
 
-    `life` has the state, `measures` the counts, and `queries` the stores. `after_commit` are called after a commit
-    behind which nothing was processed: all that stores hold is committed then. `settle` asks for such a commit.
+    While `is_paused`, tasks process nothing. `ends_all` is asked about an error that ends the instance, while it is
+    still a member: whether all instances of the application end. `life` has the state, `measures` the counts, and
+    `queries` the stores. `after_commit` are called after a commit behind which nothing was processed: all that stores
+    hold is committed then. `settle` asks for such a commit.
     """
 
     def __init__(
@@ -92,6 +94,8 @@ class EmbeddedHost:
         self._client, self._topology, self._settings, self._now_ms = client, plan, settings, now_ms
         self.life, self.measures = Life(now_ms), Measures()
         self.after_commit: list[Callable[[], None]] = []
+        self.is_paused = False
+        self.ends_all: Callable[[Exception], bool] = lambda error: False
         self.process_id = process_id = str(uuid4())
         self.member = StreamsMember(
             MemberSettings(
@@ -214,6 +218,10 @@ class EmbeddedHost:
                 if each.done():
                     each.result()
             is_clean = True
+        except Exception as error:
+            if self.ends_all(error):
+                self.member.shut_down_application()
+            raise
         finally:
             for task in (stopping, *followed):
                 task.cancel()
@@ -246,6 +254,10 @@ class EmbeddedHost:
             self.tasks.close(task_id, sync=True)
         self._globals.close(sync=True)
         with suppress(ClientError):
+            if self.member.shuts_down_application:
+                last = self.member.next(asyncio.get_running_loop().time(), may_join=False)
+                if isinstance(last, Send):
+                    await self._link.exchange(last)
             send = self.member.stop()
             if send is not None:
                 await self._link.exchange(send)
@@ -311,13 +323,13 @@ class EmbeddedHost:
         """The next chunk, or None soon if there is other work."""
         if self._is_busy or self.member.owned != self._taken:
             await asyncio.sleep(0)
-        elif self._reading.is_empty:
+        elif self._reading.is_empty or self.is_paused:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._wait_s()):
                     await self._news.wait()
             self._news.clear()
         # Tasks that have enough for another step get no more, which bounds what waits in them.
-        found = None if self._is_behind or self._reading.is_empty else self._reading.take()
+        found = None if self._is_behind or self.is_paused or self._reading.is_empty else self._reading.take()
         if isinstance(found, Exception):
             if not isinstance(found, ClientError) or found.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise found
@@ -392,6 +404,9 @@ class EmbeddedHost:
     def _process(self) -> None:
         now_ms, clock = self._now_ms(), time.perf_counter_ns
         before, self._is_behind = self.processed, False
+        if self.is_paused:
+            self._is_busy = False
+            return
         for each in self.tasks.active:
             begin_ns = clock()
             count = each.task.run(now_ms, STEP_RECORDS)
