@@ -27,7 +27,8 @@ _SESSION_LOST = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_S
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The part of one answer about one partition: `records` in order, and where the next ones start.
+    """The part of one answer about one partition: `records` in order, and where the next ones start, at most
+    the end that the reader was given.
 
     `records` excludes transaction markers, aborted records for READ_COMMITTED (`aborted` counts them), and records of
     batches that do not contain the searched bytes (`passed` counts them). `lost_from`: offsets from there on were
@@ -167,7 +168,8 @@ def decode_partition(
     return Chunk(
         key,
         records,
-        next_offset,
+        # A batch may have records beyond the end: they were not passed on.
+        next_offset if end is None else min(next_offset, max(start, end)),
         part.high_watermark,
         part.last_stable_offset,
         part.log_start_offset,

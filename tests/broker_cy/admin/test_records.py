@@ -293,6 +293,17 @@ def test_batches_that_cannot_have_what_is_looked_for_are_passed_over_and_counted
     assert decoded(batches, start=7, end=9, containing=b"v3").passed == 2
 
 
+def test_a_chunk_ends_where_its_reader_ends() -> None:
+    """If this fails, a reader that goes on from a chunk passes over records of a batch across its end."""
+    batches = b"".join(encode_batch([Record(value=b"v")] * 5, base_offset=n * 5) for n in range(3))
+    chunk = decoded(batches, end=7)
+    assert ([record.offset for record in chunk.records][-1], chunk.next_offset) == (6, 7)
+    assert decoded(batches, end=10).next_offset == 10
+    assert decoded(batches, end=100).next_offset == 15
+    # The end was passed before.
+    assert decoded(batches, start=8, end=7).next_offset == 8
+
+
 def test_damaged_batches_are_reported_and_skipped() -> None:
     """If this fails, one damaged batch ends the message browser, or is silently left out."""
     batches = [encode_batch([Record(value=b"v%d" % n)] * 5, base_offset=n * 5) for n in range(3)]
