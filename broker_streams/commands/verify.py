@@ -132,7 +132,7 @@ _COLUMNS: Final[tuple[Column[TopicCheck], ...]] = (
     Column("recomputed", "Recomputed", lambda row: row.recomputed, Kind.COUNT),
     Column("compared", "Compared", lambda row: _COMPARED[row.compared]),
     *(
-        Column(kind, kind.capitalize(), lambda row, kind=kind: row.counts.get(kind, 0), Kind.COUNT)  # type: ignore[misc]
+        Column(kind, kind.capitalize(), lambda row, kind=kind: row.counts.get(kind, 0), Kind.COUNT)  # type: ignore[misc]  # its type is not inferred
         for kind in (MISSING, DOUBLED, UNEXPECTED, DIFFERENT)
     ),
     Column("verdict", "Verdict", lambda row: _verdict(row)),

@@ -62,7 +62,7 @@ class StoreMeasures:
                     setattr(store, call, _timed(found, measured.setdefault(metric, Timed())))
             layers = getattr(store, "_layers", None)
             if hasattr(layers, "_cache"):
-                self.caches[name] = layers._cache = CacheHits(layers._cache)  # type: ignore[union-attr]
+                self.caches[name] = layers._cache = CacheHits(layers._cache)  # type: ignore[union-attr]  # hasattr
 
 
 def _timed(call: Callable[..., Any], timed: Timed) -> Callable[..., Any]:

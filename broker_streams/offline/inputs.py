@@ -156,7 +156,7 @@ async def feed(
         for place in runner.inputs:
             key = TopicPartition(*place)
             found = chunks(client, {key: starts[key]}, {key: ends[key]}, isolation)
-            stack.push_async_callback(found.aclose)  # type: ignore[attr-defined]
+            stack.push_async_callback(found.aclose)  # type: ignore[attr-defined]  # a generator
             waiting[key] = found
         await take(runner.take())
         while wanted := runner.wanted():

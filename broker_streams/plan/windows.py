@@ -43,7 +43,7 @@ class _WithGrace:
     def grace(self, after_end: int | str) -> Self:
         """Take records that are up to this late. Raises ValueError: it is negative."""
         grace_ms = milliseconds(after_end, "the grace period")
-        return replace(self, grace_ms=grace_ms)  # type: ignore[type-var]
+        return replace(self, grace_ms=grace_ms)  # type: ignore[type-var]  # the subclasses are dataclasses
 
 
 @part_of_plans

@@ -113,7 +113,7 @@ def of(given: Any) -> Serde | None:
     None. Raises ValueError.
     """
     if given is None or (hasattr(given, "serialize") and hasattr(given, "deserialize")):
-        return given  # type: ignore[no-any-return]
+        return given  # type: ignore[no-any-return]  # a user's object
     if given is json:
         return JSON
     if isinstance(given, str):

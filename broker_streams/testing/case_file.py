@@ -48,11 +48,11 @@ class CaseError(ValueError):
     """A file of tests that cannot be used; the text names the place, the value and what is allowed."""
 
 
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
 
-class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml has no types
     """Quotes what any reader of YAML could take for something else than text."""
 
 

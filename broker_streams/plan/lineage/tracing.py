@@ -283,7 +283,7 @@ class Traced:
     def __deepcopy__(self, memo: Any) -> Any:
         return self
 
-    @property  # type: ignore[misc]
+    @property  # type: ignore[misc]  # mypy knows no property of this name
     def __class__(self) -> type:
         """isinstance(value, str) asks for it."""
         _run(self).give_up("it asks for the type of a value")
