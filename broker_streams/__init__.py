@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from broker_streams.kafka_streams import KafkaStreams as KafkaStreams
     from broker_streams.kafka_streams import StreamThreadExceptionResponse as StreamThreadExceptionResponse
     from broker_streams.kernel.errors import ErrorContext as ErrorContext
+    from broker_streams.kernel.errors import RefusedRecord as RefusedRecord
     from broker_streams.kernel.errors import Response as Response
     from broker_streams.kernel.errors import Result as Result
     from broker_streams.kernel.errors import StreamsError as StreamsError
@@ -98,7 +99,15 @@ _MODULES: Final = {
     "dsl.topology": ("Topology",),
     "dsl.windowed": ("SessionWindowedKStream", "TimeWindowedKStream"),
     "kafka_streams": ("KafkaStreams", "StreamThreadExceptionResponse"),
-    "kernel.errors": ("ErrorContext", "Response", "Result", "StreamsError", "log_and_continue", "log_and_fail"),
+    "kernel.errors": (
+        "ErrorContext",
+        "RefusedRecord",
+        "Response",
+        "Result",
+        "StreamsError",
+        "log_and_continue",
+        "log_and_fail",
+    ),
     "kernel.processor": ("Processor", "ProcessorContext", "PunctuationType"),
     "plan.lineage.declared": ("declared_lineage",),
     "plan.stores": ("Store", "StoreKind"),

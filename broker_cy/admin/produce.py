@@ -165,7 +165,7 @@ class Producer:
             else:
                 index = sticky
             key = TopicPartition(topic, index)
-            size = _size_of(record)
+            size = size_of(record)
             theirs = out.setdefault(key, [])
             full = theirs and (sizes[key] + size > BATCH_BYTES_MAX or len(theirs[-1]) >= RECORDS_MAX)
             if not theirs or full:
@@ -280,9 +280,10 @@ def _appended(
         return Appended(partition, count, None, None)
     problem = problem_of(part.error_code, part.error_message)
     if problem is not None:
-        for bad in part.record_errors[:1]:
-            said = bad.batch_index_error_message or problem.message
-            problem = Problem(problem.code, f"record {bad.batch_index} of the batch: {said}")
+        if part.record_errors:
+            first, records = part.record_errors[0], tuple(bad.batch_index for bad in part.record_errors)
+            said = first.batch_index_error_message or problem.message
+            problem = Problem(problem.code, f"record {first.batch_index} of the batch: {said}", records)
         return problem
     return Appended(
         partition,
@@ -300,7 +301,8 @@ def _not_created(error: ClientError, waited_s: float) -> ClientError:
     return ClientError(error.failure, reason, broker=error.broker, api=error.api, code=error.code, what=error.what)
 
 
-def _size_of(record: Record) -> int:
+def size_of(record: Record) -> int:
+    """About the bytes of a record in a batch, as BATCH_BYTES_MAX counts them."""
     size = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:
         size += _HEADER_OVERHEAD_BYTES + len(name) + len(value or b"")

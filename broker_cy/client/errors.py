@@ -25,7 +25,8 @@ class ClientError(Exception):
 
     `broker` is "1 (127.0.0.1:9092)", an address if its id is unknown, or empty if no broker got a request; `api` is
     Kafka's name of the request; `code` is the broker's error code, None if no code was the reason; `what` names
-    the topic, partition, group or setting concerned; `reason` is a sentence.
+    the topic, partition, group or setting concerned; `reason` is a sentence; `records` are the indices of
+    records of a batch that the broker refused, if it tells them (KIP-467).
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class ClientError(Exception):
         api: str = "",
         code: ErrorCode | None = None,
         what: str = "",
+        records: tuple[int, ...] = (),
     ) -> None:
         super().__init__(reason)
         self.failure = failure
@@ -45,6 +47,7 @@ class ClientError(Exception):
         self.api = api
         self.code = code
         self.what = what
+        self.records = records
 
     @property
     def retriable(self) -> bool:
@@ -61,7 +64,13 @@ class ClientError(Exception):
     def about(self, what: str) -> ClientError:
         """The same failure, reported about `what`."""
         return ClientError(
-            self.failure, self.reason, broker=self.broker, api=self.api, code=self.code, what=what or self.what
+            self.failure,
+            self.reason,
+            broker=self.broker,
+            api=self.api,
+            code=self.code,
+            what=what or self.what,
+            records=self.records,
         )
 
 
@@ -82,6 +91,7 @@ class Problem:
 
     code: ErrorCode
     message: str = ""
+    records: tuple[int, ...] = ()
 
 
 def problem_of(code: int, message: str | None = None) -> Problem | None:
@@ -127,4 +137,4 @@ def refused(problem: Problem, broker: str, api: str, what: str = "") -> ClientEr
     """The ClientError of an error code in an answer."""
     reason = problem.message or EXPLANATIONS.get(problem.code, "")
     failure = Failure.UNSUPPORTED if problem.code is ErrorCode.UNSUPPORTED_VERSION else Failure.REFUSED
-    return ClientError(failure, reason, broker=broker, api=api, code=problem.code, what=what)
+    return ClientError(failure, reason, broker=broker, api=api, code=problem.code, what=what, records=problem.records)

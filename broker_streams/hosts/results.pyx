@@ -1,5 +1,7 @@
 """The records that tasks write until the next commit, as batches for the producer."""
 
+from bisect import bisect_right
+
 from broker_cy.wire.record cimport Record
 
 from broker_cy.admin.produce import BATCH_BYTES_MAX, RECORDS_MAX
@@ -26,14 +28,24 @@ cdef class Place:
     cdef Py_ssize_t last_bytes
     cdef Py_ssize_t count
     cdef Py_ssize_t size_bytes
+    # The first records of each origin, and these origins, for records that the cluster refuses.
+    cdef list firsts
+    cdef list origins
+    cdef object origin
 
     def __cinit__(self):
         self.batches = []
         self.last_bytes = _BATCH_BYTES_MAX
+        self.firsts = []
+        self.origins = []
 
-    cdef Py_ssize_t add(self, object key, object value, object timestamp, object headers) except -1:
+    cdef Py_ssize_t add(self, object key, object value, object timestamp, object headers, object origin) except -1:
         cdef Record record
         cdef Py_ssize_t size = RECORD_OVERHEAD_BYTES
+        if origin is not self.origin:
+            self.origin = origin
+            self.firsts.append(self.count)
+            self.origins.append(origin)
         if headers:
             record = Record(0, timestamp, key, value, headers)
             for name, content in record.headers:
@@ -77,17 +89,27 @@ cdef class Results:
             found = places[partition] = Place()
         return <Place>found
 
-    def add(self, list outputs not None):
+    def add(self, list outputs not None, origin=None):
         cdef tuple output
         for output in outputs:
-            self.size_bytes += self.place(output[0], output[1]).add(output[2], output[3], output[4], output[5])
+            self.size_bytes += self.place(output[0], output[1]).add(output[2], output[3], output[4], output[5], origin)
         self.count += len(outputs)
 
-    def add_changes(self, list changes not None, partition):
+    def add_changes(self, list changes not None, partition, origin=None):
         cdef tuple change
         for change in changes:
-            self.size_bytes += self.place(change[0], partition).add(change[1], change[2], change[3], change[4])
+            self.size_bytes += self.place(change[0], partition).add(change[1], change[2], change[3], change[4], origin)
         self.count += len(changes)
+
+    def origin_of(self, topic, partition, Py_ssize_t index):
+        cdef Place place = self.topics[topic][partition]
+        at = bisect_right(place.firsts, index)
+        return place.origins[at - 1] if at else None
+
+    def uncount(self, topic, partition, Py_ssize_t records, Py_ssize_t size_bytes):
+        cdef Place place = self.topics[topic][partition]
+        place.count -= records
+        place.size_bytes -= size_bytes
 
     def __len__(self):
         return self.count

@@ -38,7 +38,8 @@ class HostSettings:
     rebalance_timeout_ms: int = 300_000
     # An open transaction keeps readers of committed records waiting so long, if its host is gone.
     transaction_timeout_ms: int = 10_000
-    instance_id: str | None = None
+    # How long tasks go on without progress, while the cluster does not answer.
+    task_timeout_ms: int = 300_000
     rack: str | None = None
     # application.server
     endpoint: str = ""
@@ -88,7 +89,7 @@ class HostSettings:
             additional_retention_ms=found.get("windowstore.changelog.additional.retention.ms"),
             rebalance_timeout_ms=found.get("max.poll.interval.ms", Scope.CONSUMER),
             transaction_timeout_ms=found.get("transaction.timeout.ms", Scope.PRODUCER),
-            instance_id=found.get("group.instance.id", Scope.CONSUMER),
+            task_timeout_ms=found.get("task.timeout.ms"),
             rack=found.get("client.rack", Scope.CONSUMER),
             endpoint=found.get("application.server"),
             client_tags=found.client_tags,

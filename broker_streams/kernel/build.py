@@ -13,7 +13,7 @@ from broker_streams.kernel.collector import ChoosingSink, Collector
 from broker_streams.kernel.entry import Entry, Extract, extractor
 from broker_streams.kernel.errors import StreamsError, log_and_fail
 from broker_streams.kernel.failures import Failures
-from broker_streams.kernel.forward import guarded
+from broker_streams.kernel.forward import Spread, guarded, measured
 from broker_streams.kernel.operators import processor_of
 from broker_streams.kernel.partition_group import PartitionGroup
 from broker_streams.kernel.processor import Forward, Processing, ProcessorContext, TaskState
@@ -112,7 +112,13 @@ class _Builder:
         for node in reversed(nodes):
             self._add(node)
         in_order = {node.name: self._processors[node.name] for node in nodes if node.name in self._processors}
-        self._task.bind(in_order, self._queue_of)
+        writers = {topic: store for store, topic in changelogs.items()}
+        writers |= {
+            self._decorated(node.topic): node.name
+            for node in nodes
+            if isinstance(node, Sink) and node.topic is not None
+        }
+        self._task.bind(in_order, self._queue_of, writers)
         return self._task
 
     def _add(self, node: Node) -> None:
@@ -129,6 +135,10 @@ class _Builder:
         self._forwards[node.name] = self._counted(node.name, guarded(node.name, processor, self._failures))
 
     def _counted(self, node: str, forward: Forward) -> Forward:
+        if node not in self._children:
+            spread = Spread()
+            self._task.latencies[node] = [spread]
+            forward = measured(forward, self._state, spread)
         counts = self._state.node_counts
         if counts is None:
             return forward
@@ -255,7 +265,7 @@ def resolved(serde: Any, settings: TaskSettings, node: str, part: str) -> Serde:
         found = found.with_defaults(settings.key_serde, settings.value_serde)
     if found is None or getattr(found, "inner", found) is None:
         raise StreamsError(f"{node} has no {part} serde: give it one, or set default.{part}.serde")
-    return found  # type: ignore[no-any-return]
+    return found  # type: ignore[no-any-return]  # a user's object
 
 
 class ReadOnlyStore:

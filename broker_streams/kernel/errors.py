@@ -36,8 +36,20 @@ class FailedProcessing(StreamsError):
         self.is_final = text is not None
 
 
+class RefusedRecord(Exception):
+    """The cluster did not take a record. `code`: Kafka's name of the error, "" for one without a name. `retriable`: the
+    same record may be taken later. The cause is the error of the client.
+    """
+
+    def __init__(self, text: str, *, code: str = "", retriable: bool = False) -> None:
+        super().__init__(text)
+        self.code, self.retriable = code, retriable
+
+
 class Result(enum.Enum):
-    """`RETRY` is for errors of the producer only; for all others it means FAIL."""
+    """`RETRY` is for records that the cluster may take later (`RefusedRecord.retriable`); for all others it means FAIL.
+    The tasks begin again at the last commit then (KIP-1065).
+    """
 
     RESUME = "RESUME"
     FAIL = "FAIL"
@@ -60,7 +72,9 @@ class Origin(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorContext:
-    """The place of an error. The topic is None, partition and offset are -1 in a punctuation."""
+    """The place of an error. The topic is None, partition and offset are -1 in a punctuation, and for a record that the
+    cluster refused: its input is not known any more.
+    """
 
     node: str
     task_id: tuple[int, int]
@@ -69,7 +83,7 @@ class ErrorContext:
     offset: int
     timestamp: int
     headers: Headers = NO_HEADERS
-    # The bytes of the input record.
+    # The bytes of the input record; of a record that the cluster refused: its own ones.
     raw_key: bytes | None = None
     raw_value: bytes | None = None
     # Set if a serde refused a record before a sink.
@@ -117,13 +131,20 @@ def log_and_continue(context: ErrorContext, record: Any, error: Exception) -> Re
     return Response(Result.RESUME, context.dead_letters(error))
 
 
+def retry_or_fail(context: ErrorContext, record: Any, error: Exception) -> Response:
+    """End the task, unless the cluster may take the record later."""
+    if isinstance(error, RefusedRecord) and error.retriable:
+        return Response(Result.RETRY)
+    return log_and_fail(context, record, error)
+
+
 # By the names of Kafka's classes, as the settings have them.
 HANDLERS: Final[Mapping[str, Handler]] = {
     "LogAndFailExceptionHandler": log_and_fail,
     "LogAndContinueExceptionHandler": log_and_continue,
     "LogAndFailProcessingExceptionHandler": log_and_fail,
     "LogAndContinueProcessingExceptionHandler": log_and_continue,
-    "DefaultProductionExceptionHandler": log_and_fail,
+    "DefaultProductionExceptionHandler": retry_or_fail,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from broker_cy.wire.record import Record as Input
@@ -10,6 +11,7 @@ from broker_streams.kernel.errors import (
     FailedProcessing,
     Origin,
     Output,
+    RefusedRecord,
     Response,
     Result,
     StreamsError,
@@ -18,6 +20,8 @@ from broker_streams.kernel.errors import (
 from broker_streams.kernel.processor import TaskState
 from broker_streams.kernel.settings import TaskSettings
 from broker_streams.records import Record, RecordMetadata
+
+_LOG = logging.getLogger("broker_streams")
 
 
 class Failures:
@@ -70,12 +74,26 @@ class Failures:
             ) from error
         self._state.dropped_records += 1
 
-    def production(self, node: str, output: Output, error: Exception) -> Result:
-        """A record that the cluster refused. The host ends the task for FAIL, and retries the batch for RETRY."""
-        response = self._asked(ask(self._settings.production_handler, self._context(node), output, error, "production"))
+    def refused(self, node: str, output: Output, error: RefusedRecord, *, has_letters: bool) -> Response:
+        """The decision about a record that the cluster refused, and its dead letters, which the caller writes: they
+        belong to the commit that the record belongs to. Without `has_letters` it has none. Raises StreamsError: the
+        handler failed.
+        """
+        _, _, key, value, timestamp, headers = output
+        settings = self._settings
+        # A topic that refuses a value as too large would refuse the letter, too.
+        value = None if error.code == "MESSAGE_TOO_LARGE" else value
+        letters = settings.dead_letter_topic if has_letters else None
+        context = ErrorContext(node, self._state.task_id, None, -1, -1, timestamp, headers, key, value, None, letters)
+        response = ask(settings.production_handler, context, output, error, "production")
+        if response.result is Result.RETRY and not error.retriable:
+            _LOG.warning("%s: the handler returned RETRY for an error that stays: %s", context.place, error)
+            response = response._replace(result=Result.FAIL)
+        if not has_letters:
+            return response._replace(dead_letters=())
         if response.result is Result.RESUME:
             self._state.dropped_records += 1
-        return response.result
+        return response
 
     def _asked(self, response: Response) -> Response:
         if self._write is not None:

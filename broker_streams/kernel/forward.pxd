@@ -2,7 +2,18 @@ from broker_cy.wire.record cimport Record as Input
 from broker_streams.record cimport Record
 
 
+cdef class Spread:
+    cdef public long long count
+    cdef public long long total
+    cdef public long long least
+    cdef public long long most
+    cdef forget(self)
+    cdef int add(self, long long value) except -1
+
+
 cdef class Moment:
+    cdef public long long system_time_ms    # the host's clock at the last call of the task
+    cdef readonly Spread lateness           # how far records were behind the stream time, in ms
     cdef public long long stream_time_ms    # -1 before the first record, as in Kafka
     cdef public object timestamp
     cdef public object headers

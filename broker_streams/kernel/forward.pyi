@@ -4,8 +4,23 @@ from typing import Any
 from broker_cy.wire.record import Record as Input
 from broker_streams.records import Headers, Record, RecordMetadata
 
+class Spread:
+    """Values since the begin: how many, and their total."""
+
+    count: int
+    total: int
+
+    def take(self) -> tuple[int, int] | None:
+        """The least and the largest value since the last call; None: there was none."""
+
 class Moment:
     """The part of the state of a task that changes with each record."""
+
+    # The host's clock at the last call of the task.
+    system_time_ms: int
+    # How far each record was behind the stream time, in ms; 0 for one that is not (PartitionGroup of Kafka Streams).
+    @property
+    def lateness(self) -> Spread: ...
 
     # -1 before the first record, as in Kafka.
     stream_time_ms: int
@@ -43,6 +58,9 @@ def to_all(calls: Iterable[Callable[[Record], None]]) -> Forward:
 
 def stamped(moment: Moment, children: Callable[[Record], None]) -> Forward:
     """A call that passes a record on, and shows its timestamp and headers in `moment` meanwhile."""
+
+def measured(call: Callable[[Record], None], moment: Moment, spread: Spread) -> Forward:
+    """The call of a node without children; `spread` takes the latencies of its records in ms."""
 
 def guarded(node: str, processor: Any, failures: Any) -> Forward:
     """The call of a processor, whose errors go to `failures.processing(node, record, error)`."""

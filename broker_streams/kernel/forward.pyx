@@ -4,16 +4,44 @@ A Forward is such a call. `take` is its form in C, and Python calls the object. 
 each other without a Python object for arguments or results.
 """
 
+from libc.limits cimport LLONG_MAX, LLONG_MIN
+
 from broker_streams.record cimport Record
 
 from broker_streams.kernel.errors import FailedProcessing
 from broker_streams.records import NO_HEADERS, RecordMetadata
 
 
+cdef class Spread:
+    """Values since the begin: how many, their total, and the least and the largest one since `take`."""
+
+    def __cinit__(self):
+        self.forget()
+
+    cdef forget(self):
+        self.least, self.most = LLONG_MAX, LLONG_MIN
+
+    cdef int add(self, long long value) except -1:
+        self.count += 1
+        self.total += value
+        if value < self.least:
+            self.least = value
+        if value > self.most:
+            self.most = value
+        return 0
+
+    def take(self):
+        """The least and the largest value since the last call; None: there was none."""
+        found = None if self.least > self.most else (self.least, self.most)
+        self.forget()
+        return found
+
+
 cdef class Moment:
     """The part of the state of a task that changes with each record."""
 
     def __cinit__(self):
+        self.lateness = Spread()
         self.stream_time_ms = -1
         self.timestamp = -1
         self.headers = NO_HEADERS
@@ -114,6 +142,25 @@ cdef class Guard(Forward):
         return 0
 
 
+cdef class Latency(Forward):
+    """A node without children: the time from the timestamp of a record until the node has processed it."""
+
+    cdef Forward inner
+    cdef Moment moment
+    cdef Spread spread
+
+    def __cinit__(self, Forward inner not None, Moment moment not None, Spread spread not None):
+        self.inner = inner
+        self.moment = moment
+        self.spread = spread
+
+    cdef int take(self, Record record) except -1:
+        cdef long long timestamp = record.timestamp
+        self.inner.take(record)
+        self.spread.add(self.moment.system_time_ms - timestamp)
+        return 0
+
+
 cdef class Node(Forward):
     """A processor whose `take` is in C; for all others it looks like a Processor.
 
@@ -149,3 +196,8 @@ def stamped(moment, children):
 def guarded(node, processor, failures):
     """The call of a processor, whose errors go to `failures.processing(node, record, error)`."""
     return Guard(node, processor if isinstance(processor, Node) else Calls(processor.process), failures)
+
+
+def measured(call, moment, spread):
+    """The call of a node without children; `spread` takes the latencies of its records in ms."""
+    return Latency(as_forward(call), moment, spread)

@@ -41,7 +41,6 @@ class TaskState(Moment):
         "node_counts",
         "shared",
         "splits_changes",
-        "system_time_ms",
         "task_id",
         "value_serde",
         "window_emit_interval_ms",
@@ -55,7 +54,6 @@ class TaskState(Moment):
         self.value_serde: Any = None
         # Groups of tables write a removal and an addition apart, for instances before Kafka Streams 3.5.
         self.splits_changes = False
-        self.system_time_ms = 0
         # Objects that several processors of the task share, by the name of their store.
         self.shared: dict[str, Any] = {}
         # Records that processors skipped: null keys, expired windows (Kafka's metric dropped-records-total).

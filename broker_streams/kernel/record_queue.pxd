@@ -1,10 +1,11 @@
 from broker_cy.wire.record cimport Record as Input
 from broker_streams.kernel.formats cimport Format
-from broker_streams.kernel.forward cimport Forward, Moment
+from broker_streams.kernel.forward cimport Forward, Moment, Spread
 from broker_streams.record cimport Record
 
 
 cdef class RecordQueue:
+    cdef readonly Spread latency
     cdef readonly object topic
     cdef readonly object partition
     cdef readonly object node

@@ -2,7 +2,7 @@ from collections.abc import Callable, Iterable
 
 from broker_cy.wire.record import Record as Input
 from broker_streams.kernel.entry import Entry
-from broker_streams.kernel.forward import Due, Moment
+from broker_streams.kernel.forward import Due, Moment, Spread
 from broker_streams.records import Headers, Record
 
 class RecordQueue:
@@ -25,6 +25,9 @@ class RecordQueue:
     @property
     def time_ms(self) -> int:
         """The timestamp of the head, or -1."""
+    @property
+    def latency(self) -> Spread:
+        """The times in ms from the timestamps of records until the task has processed them."""
     @property
     def consumed(self) -> int:
         """The offset of the last record that was processed; -1: none was."""

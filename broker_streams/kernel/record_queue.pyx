@@ -6,7 +6,7 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 
 from broker_cy.wire.record cimport Record as Input
 from broker_streams.kernel.formats cimport format_of
-from broker_streams.kernel.forward cimport Due, Moment, as_forward
+from broker_streams.kernel.forward cimport Due, Moment, Spread, as_forward
 from broker_streams.record cimport Record, new_record
 
 from broker_streams.kernel.entry import ConsumedRecord, InvalidTimestamp
@@ -33,6 +33,7 @@ cdef class RecordQueue:
         self.at = self.count = 0
         self.time_ms = self.partition_time_ms = NO_TIMESTAMP
         self.consumed = -1
+        self.latency = Spread()
 
     def __len__(self):
         return self.count + (self.head_input is not None)
@@ -138,6 +139,7 @@ cdef class RecordQueue:
         if record is not None:
             if timestamp > moment.stream_time_ms:
                 moment.stream_time_ms = timestamp
+            moment.lateness.add(moment.stream_time_ms - timestamp)
             moment.timestamp = record.timestamp
             moment.headers = record.headers
             moment.topic = self.topic
@@ -145,6 +147,7 @@ cdef class RecordQueue:
             moment.offset = found.offset
             moment.input = found
             self.forward.take(record)
+            self.latency.add(moment.system_time_ms - timestamp)
         self.consumed = found.offset
         return 0
 

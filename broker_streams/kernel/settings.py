@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker_streams import settings
-from broker_streams.kernel.errors import HANDLERS, Handler, log_and_fail
+from broker_streams.kernel.errors import HANDLERS, Handler, log_and_fail, retry_or_fail
 from broker_streams.plan.functions import Function
 from broker_streams.plan.timestamps import TimestampExtractor
 from broker_streams.serdes import Serde, names
@@ -48,7 +48,7 @@ class TaskSettings:
     timestamp_extractor: TimestampExtractor | Function = TimestampExtractor.FAIL_ON_INVALID
     # deserialization.exception.handler, production.exception.handler, processing.exception.handler
     deserialization_handler: Handler = log_and_fail
-    production_handler: Handler = log_and_fail
+    production_handler: Handler = retry_or_fail
     processing_handler: Handler = log_and_fail
     # processing.exception.handler.global.enabled
     global_processing_handler: bool = False
@@ -149,7 +149,7 @@ def _extractor(given: Any) -> TimestampExtractor | Function:
 
 def _handler(name: str, given: Any) -> Handler:
     if callable(given):
-        return given  # type: ignore[no-any-return]
+        return given  # type: ignore[no-any-return]  # its calls are checked by `ask`
     found = HANDLERS.get(_short(given))
     if found is None:
         raise ValueError(f"{name} is {given!r}; allowed are a function, or {', '.join(HANDLERS)}")

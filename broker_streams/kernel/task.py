@@ -20,8 +20,9 @@ from typing import Any
 from broker_streams.kernel.collector import ChangelogRecord, Collector
 from broker_streams.kernel.commit_metadata import CommitMetadata, of_text
 from broker_streams.kernel.entry import InvalidTimestamp
-from broker_streams.kernel.errors import FailedProcessing, Output, Result, StreamsError
+from broker_streams.kernel.errors import FailedProcessing, Output, RefusedRecord, Response, StreamsError
 from broker_streams.kernel.failures import Failures
+from broker_streams.kernel.forward import Spread
 from broker_streams.kernel.partition_group import Inputs, PartitionGroup
 from broker_streams.kernel.processor import Processing, ProcessorContext, PunctuationType, TaskState
 from broker_streams.kernel.punctuation import PunctuationQueue, Schedule
@@ -35,6 +36,9 @@ class Task:
     def __init__(self, state: TaskState, group: PartitionGroup, collector: Collector, failures: Failures) -> None:
         self.state = state
         self.stores: dict[str, Any] = {}
+        # Times in ms from the timestamps of records until sources and nodes without children have processed them; a
+        # source has one for each partition (record-e2e-latency of Kafka Streams).
+        self.latencies: dict[str, list[Spread]] = {}
         self.commit_requested = False
         # Whether something was processed or punctuated since the last `flush`.
         self.commit_needed = False
@@ -45,15 +49,20 @@ class Task:
         self._stream_time = PunctuationQueue()
         self._wall_clock = PunctuationQueue()
         self._queue_of: Callable[[str, int], RecordQueue] | None = None
+        self._writers: Mapping[str, str] = {}
 
     def bind(
         self,
         processors: dict[str, tuple[Processing, ProcessorContext]],
         queue_of: Callable[[str, int], RecordQueue],
+        writers: Mapping[str, str],
     ) -> None:
-        """The processors in the order of the topology, and the maker of queues. Called once, by kernel/build.py."""
+        """The processors in the order of the topology, the maker of queues, and by topic the sink or store that writes
+        to it. Called once, by kernel/build.py.
+        """
         self._processors = processors
         self._queue_of = queue_of
+        self._writers = writers
 
     def initialize(self, now_ms: int) -> None:
         """Call `init` of each processor. Raises StreamsError."""
@@ -71,7 +80,9 @@ class Task:
         """Add an input. Raises LookupError: no source of the task reads the topic."""
         if self._queue_of is None or (topic, partition) in self._group.queues:
             return
-        self._group.assign(self._queue_of(topic, partition))
+        queue = self._queue_of(topic, partition)
+        self._group.assign(queue)
+        self.latencies.setdefault(queue.node, []).append(queue.latency)
 
     def restore_metadata(self, topic: str, partition: int, text: str | None) -> None:
         """Take the text beside a committed offset: times of the partition, and of windows that were passed on. Called
@@ -231,9 +242,12 @@ class Task:
         queues = self._group.queues.items()
         return {place: queue.consumed + 1 for place, queue in queues if queue.consumed >= 0}
 
-    def production_failed(self, node: str, output: Output, error: Exception) -> Result:
-        """The decision about a record that the cluster refused."""
-        return self._failures.production(node, output, error)
+    def refused(self, output: Output, error: RefusedRecord, *, has_letters: bool = True) -> Response:
+        """The decision of production.exception.handler about a record that the cluster refused: of a sink, or of the
+        changelog of a store. Without `has_letters`, it is a dead letter itself. Raises StreamsError.
+        """
+        node = self._writers.get(output[0], "a sink")
+        return self._failures.refused(node, output, error, has_letters=has_letters)
 
     def close(self) -> None:
         """Call `close` of each processor, of all if one fails. Raises StreamsError."""

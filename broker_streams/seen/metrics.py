@@ -73,12 +73,26 @@ _TABLE: Final = (
     *_of_timed(TASK, "process", "Records that the task has processed"),
     *_of_timed(TASK, "punctuate", "Punctuations of the task"),
     *_of_count(TASK, "enforced_processing", "Records that did not wait any longer for another input"),
+    _metric(
+        TASK, "record_lateness_avg", "gauge", f"How far records were behind the stream time, in ms, over {_SECONDS}."
+    ),
+    _metric(TASK, "record_lateness_max", "gauge", f"The same of the latest record within {_SECONDS}."),
     _metric(TASK, "stream_time_ms", "gauge", "The stream time: the largest timestamp so far. Not of Kafka Streams."),
     _metric(INPUT, "records_lag", "gauge", "Records of an input that are not processed: records-lag of its consumer."),
     *_of_count(TOPIC, "records_consumed", "Records that were read from the topic"),
     *_of_count(TOPIC, "bytes_consumed", "Bytes that were read from the topic, as they are stored"),
     *_of_count(TOPIC, "records_produced", "Committed records for the topic"),
     *_of_count(TOPIC, "bytes_produced", "Committed bytes for the topic"),
+    *(
+        _metric(
+            NODE,
+            f"record_e2e_latency_{kind}",
+            "gauge",
+            f"{text} time in ms from the timestamp of a record until"
+            f" the source, or the node without children, has processed it, over {_SECONDS}.",
+        )
+        for kind, text in (("avg", "The average"), ("min", "The shortest"), ("max", "The longest"))
+    ),
     *_of_count(NODE, "process", "DEBUG: records that the processor took"),
     _metric(STATE, "num_entries", "gauge", "Rows of the store: rocksdb.estimate-num-keys."),
     *(
@@ -133,6 +147,11 @@ class _Samples:
         self._add(group, f"{name}_latency_avg", self._watch.average_ms(timed), *labels)
         self._add(group, f"{name}_latency_max", self._watch.maxima.of(timed), *labels)
 
+    def _spread(self, name: str) -> dict[str, float | None]:
+        watch = self._watch
+        average = watch.rates.average(f"{name}.total", f"{name}.count")
+        return {"avg": average, "min": watch.minima.of(name), "max": watch.maxima.of(name)}
+
     def take(self) -> None:
         host, measures = self._watch.host, self._watch.host.measures
         state = host.life.state
@@ -170,6 +189,12 @@ class _Samples:
             self._add_timed(TASK, "process", f"{name}.process", measures.processed.count, name)
             self._add_timed(TASK, "punctuate", f"{name}.punctuate", measures.punctuated.count, name)
             self._add_count(TASK, "enforced_processing", f"{name}.enforced", task.enforced, name)
+            for kind, value in self._spread(f"{name}.lateness").items():
+                if kind != "min":
+                    self._add(TASK, f"record_lateness_{kind}", value, name)
+            for node in task.latencies:
+                for kind, value in self._spread(f"{name}.latency.{node}").items():
+                    self._add(NODE, f"record_e2e_latency_{kind}", value, name, node)
             if task.state.stream_time_ms >= 0:
                 self._add(TASK, "stream_time_ms", task.state.stream_time_ms, name)
             for key in running.inputs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 RATE_S: Final = 10.0
@@ -44,14 +44,18 @@ class Rates:
         return self.growth(total)[0] / times if times else None
 
 
-class Maxima:
-    """The largest values within the window. `note` takes those since the last call, once a second."""
+class Extremes:
+    """The largest or the smallest values within the window, as `choose` says: max or min. `note` takes those since the
+    last call, once a second.
+    """
 
-    def __init__(self, window_s: float = RATE_S) -> None:
+    def __init__(self, choose: Callable[[Iterable[float]], float], window_s: float = RATE_S) -> None:
+        self._choose = choose
         self._samples: deque[dict[str, float]] = deque(maxlen=int(window_s))
 
     def note(self, found: Mapping[str, float]) -> None:
-        self._samples.append({name: value for name, value in found.items() if value})
+        self._samples.append(dict(found))
 
     def of(self, name: str) -> float | None:
-        return max((each[name] for each in self._samples if name in each), default=None)
+        values = [each[name] for each in self._samples if name in each]
+        return self._choose(values) if values else None

@@ -12,18 +12,19 @@ from broker_cy.client.streams_status import InputState, InstanceState, StoreStat
 from broker_streams.hosts.embedded.host import EmbeddedHost
 from broker_streams.hosts.embedded.tasks import Running, TaskId
 from broker_streams.hosts.measures import Timed, Traffic
-from broker_streams.seen.rates import Maxima, Rates
+from broker_streams.kernel.forward import Spread
+from broker_streams.seen.rates import Extremes, Rates
 
 LOOK_S: Final = 1.0
 RESTORING, RUNNING = "restoring", "running"
 
 
 class Watch:
-    """`rates` has the growth of each count of `counts`, `maxima` the longest times in ms."""
+    """`rates` has the growth of each count of `counts`, `maxima` and `minima` the longest and shortest times in ms."""
 
     def __init__(self, host: EmbeddedHost) -> None:
         self.host = host
-        self.rates, self.maxima = Rates(), Maxima()
+        self.rates, self.maxima, self.minima = Rates(), Extremes(max), Extremes(min)
         # Called after each look.
         self.after_look: list[Callable[[], None]] = []
 
@@ -38,7 +39,15 @@ class Watch:
 
     def look(self, now_s: float) -> None:
         self.rates.note(now_s, self.counts())
-        self.maxima.note(self._longest())
+        shortest: dict[str, float] = {}
+        longest: dict[str, float] = {
+            name: taken / 1e6 for name, timed in self._timed().items() if (taken := timed.take_max())
+        }
+        for name, spreads in self._spreads().items():
+            if seen := [each for each in map(Spread.take, spreads) if each is not None]:
+                shortest[name], longest[name] = min(least for least, _ in seen), max(most for _, most in seen)
+        self.maxima.note(longest)
+        self.minima.note(shortest)
 
     def counts(self) -> dict[str, float]:
         """All counts by name, such as `process.count` and `0_1.process.ns`."""
@@ -50,6 +59,9 @@ class Watch:
         }
         for name, timed in self._timed().items():
             found[f"{name}.count"], found[f"{name}.ns"] = timed.count, timed.total_ns
+        for name, spreads in self._spreads().items():
+            found[f"{name}.count"] = sum(each.count for each in spreads)
+            found[f"{name}.total"] = sum(each.total for each in spreads)
         for direction, by_topic in (("consumed", measures.consumed), ("produced", measures.produced)):
             for topic, traffic in by_topic.items():
                 found[f"{direction}.records.{topic}"] = traffic.records
@@ -82,8 +94,13 @@ class Watch:
                     found |= {f"{name}.{store}.{call}": timed for call, timed in calls.items()}
         return found
 
-    def _longest(self) -> dict[str, float]:
-        return {name: timed.take_max() / 1e6 for name, timed in self._timed().items()}
+    def _spreads(self) -> dict[str, list[Spread]]:
+        found = {}
+        for task_id, running in self.host.tasks.running.items():
+            name = text_of(task_id)
+            found[f"{name}.lateness"] = [running.task.state.lateness]
+            found |= {f"{name}.latency.{node}": spreads for node, spreads in running.task.latencies.items()}
+        return found
 
     def average_ms(self, name: str) -> float | None:
         """The average time of a timed count within the window; None: it was not done."""

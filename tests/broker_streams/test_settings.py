@@ -78,6 +78,7 @@ def test_a_warning_is_given_once(caplog: pytest.LogCaptureFixture) -> None:
         ({"dsl.store.format": "HEADERS"}, "HEADERS for configuration dsl.store.format: .*DEFAULT"),
         ({"main.consumer.max.poll.interval.ms": "0"}, "0 for configuration main.consumer.max.poll.interval.ms"),
         ({"specific.avro.reader": True}, "true for configuration specific.avro.reader"),
+        ({"group.instance.id": "one"}, "group.instance.id names a static member"),
         ({"value.schema.id.serializer": "Mine"}, "value.schema.id.serializer is not built"),
     ],
 )

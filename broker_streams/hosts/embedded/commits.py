@@ -47,8 +47,8 @@ class Commits:
         return Ended(results, offsets, time.perf_counter_ns() - begin_ns)
 
     def check(self) -> Ended | None:
-        """A commit that has ended well; None: none has ended since the last look. Raises Fenced, ClientError: it
-        failed.
+        """A commit that has ended well; None: none has ended since the last look. Raises Lost, ClientError,
+        StreamsError: it failed.
         """
         running = self._running
         if running is None or not running.done():

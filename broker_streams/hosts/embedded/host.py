@@ -11,8 +11,8 @@ itself: the tasks process what comes next, and the next commit begins after it.
 With exactly_once_v2 nothing of a task counts before its transaction is committed. A member that was fenced forgets its
 tasks and joins again, and the next owner begins at the last commit.
 
-The file is longer than others: membership, steps and commits change the same tasks, in an order that is seen only where
-they stand together.
+The file is longer than others: membership and steps change the same tasks, in an order that is seen only where they
+stand together.
 """
 
 from __future__ import annotations
@@ -27,28 +27,27 @@ from uuid import uuid4
 
 from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.fetched import Chunk
-from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.client.errors import Failure
 from broker_cy.client.group_member import MemberSettings, Revoke, Send, State
 from broker_cy.client.streams_member import Endpoint, Role, Status, StreamsMember, StreamsSettings
 from broker_cy.client.streams_member import Task as Assigned
-from broker_cy.client.transaction import GroupMetadata
 from broker_cy.core.errors import ErrorCode
 from broker_streams.dsl.topology import Topology
 from broker_streams.hosts.announced import announced
-from broker_streams.hosts.embedded.commits import Commits, Ended
+from broker_streams.hosts.embedded.committing import Committing
 from broker_streams.hosts.embedded.global_stores import GlobalStores
 from broker_streams.hosts.embedded.group_news import NO_STREAMS_GROUPS, GroupNews
 from broker_streams.hosts.embedded.queries import Queries
 from broker_streams.hosts.embedded.reading import Reading
+from broker_streams.hosts.embedded.refusals import Lost, Retried
 from broker_streams.hosts.embedded.states import States
-from broker_streams.hosts.embedded.tasks import Running, Tasks
+from broker_streams.hosts.embedded.task_timeout import COMMIT, GLOBAL_STORES, INPUTS, MEMBERSHIP, TaskTimeout
+from broker_streams.hosts.embedded.tasks import Tasks
 from broker_streams.hosts.embedded.topics import Topics
-from broker_streams.hosts.embedded.writer import Fenced, Offsets, Writer
+from broker_streams.hosts.embedded.writer import Writer
 from broker_streams.hosts.measures import Life, Measures
 from broker_streams.hosts.measures import State as InstanceState
-from broker_streams.hosts.results import Results
 from broker_streams.hosts.settings import HostSettings
 from broker_streams.kernel.errors import StreamsError
 from broker_streams.plan.topology import Source, TopologyError
@@ -58,8 +57,6 @@ from broker_streams.registry.ahead import Ahead
 _LOG = logging.getLogger("broker_streams")
 # Records of one step, after which heartbeats have their turn.
 STEP_RECORDS: Final = 1_000
-# Results that are not committed; more of them are committed at once.
-RESULTS_MAX: Final = 100_000
 # The longest wait of an idle host for a punctuation or for news of the group.
 IDLE_S: Final = 0.1
 # The same with a task whose records wait for those of another partition (max.task.idle.ms).
@@ -93,7 +90,6 @@ class EmbeddedHost:
                 raise TopologyError(f"source {node.name} reads topics by the pattern {node.pattern}; name them instead")
         self._client, self._topology, self._settings, self._now_ms = client, plan, settings, now_ms
         self.life, self.measures = Life(now_ms), Measures()
-        self.after_commit: list[Callable[[], None]] = []
         self.is_paused = False
         self.ends_all: Callable[[Exception], bool] = lambda error: False
         self.process_id = process_id = str(uuid4())
@@ -101,7 +97,6 @@ class EmbeddedHost:
             MemberSettings(
                 settings.application_id,
                 rebalance_timeout_ms=settings.rebalance_timeout_ms,
-                instance_id=settings.instance_id,
             ),
             StreamsSettings(
                 announced(
@@ -120,32 +115,33 @@ class EmbeddedHost:
         )
         self._link = client.coordinator_link(self.member)
         self._ahead = Ahead(plan, settings.task)
-        self._writer = Writer(client, settings, f"{settings.application_id}-{process_id}-1")
+        self._timeout = TaskTimeout(settings.task_timeout_ms)
+        self._writer = Writer(client, settings, f"{settings.application_id}-{process_id}-1", self._timeout)
         # Set when there is something to look at: a chunk, the end of a commit, other tasks.
         self._news = asyncio.Event()
-        self._commits = Commits(self._writer, self._news.set)
         self._topics = Topics(client, plan, settings.application_id)
         isolation = Isolation.READ_COMMITTED if settings.reads_committed else Isolation.READ_UNCOMMITTED
         self._turn = asyncio.Lock()
         self._reading = Reading(client, isolation, self._ahead, self._news.set)
         states = States(settings, now_ms)
         self._globals = GlobalStores(client, plan, states, isolation, now_ms, self._turn)
-        self.tasks = Tasks(client, plan, settings, self._topics.partitions, self._globals.stores, states, now_ms)
+        self.tasks = Tasks(
+            client, plan, settings, self._topics.partitions, self._globals.stores, states, now_ms, self._timeout
+        )
+        self._committing = Committing(
+            self._writer, settings, self.tasks, self.member, self.measures, self._timeout, self._news.set
+        )
         self.queries = Queries(self, self._globals.stores)
-        self.committed = self.processed = 0
-        self._is_settling = False
+        self.processed = 0
         self._stopping = asyncio.Event()
         self._taken: frozenset[Assigned] = frozenset()
-        # How often the group went on without this member: after that, no task is the one of before.
-        self._fenced = 0
         # Whether the active tasks have to look for their positions again.
         self._begins_again = False
         # The epoch of the group in which source topics were looked at.
         self._generation = 0
-        self._results = Results()
         # Whether the last step processed something, and whether a task processed as many records as one step allows.
         self._is_busy = self._is_behind = False
-        self._commit_due_s = self._purge_due_s = self._topics_due_s = 0.0
+        self._purge_due_s = self._topics_due_s = 0.0
 
     @property
     def statuses(self) -> tuple[Status, ...]:
@@ -166,15 +162,19 @@ class EmbeddedHost:
     @property
     def is_settled(self) -> bool:
         """Whether all that stores hold was committed, as long as the caller does not wait for anything."""
-        return not (self._has_changes or self._commits.is_running or self._turn.locked())
+        return not (self._committing.has_changes or self._committing.is_running or self._turn.locked())
 
     @property
-    def _has_changes(self) -> bool:
-        return bool(self._results) or any(each.task.commit_needed for each in self.tasks.active)
+    def committed(self) -> int:
+        return self._committing.count
+
+    @property
+    def after_commit(self) -> list[Callable[[], None]]:
+        return self._committing.after_commit
 
     def settle(self) -> None:
         """Let the tasks wait for the next commit, so that `after_commit` are called."""
-        self._is_settling = True
+        self._committing.settle()
 
     def stop(self) -> None:
         """Let `run` commit, leave the group and return."""
@@ -204,7 +204,7 @@ class EmbeddedHost:
             except BaseException:
                 self._globals.close(discard=True)
                 raise
-            followed.append(asyncio.create_task(self._globals.follow()))
+            followed.append(asyncio.create_task(self._follow_globals()))
         followed += [asyncio.create_task(self._be_member()), asyncio.create_task(self._work())]
         followed.append(asyncio.create_task(self.tasks.states.look_after(self.tasks.is_up)))
         stopping = asyncio.create_task(self._stopping.wait())
@@ -246,10 +246,10 @@ class EmbeddedHost:
 
     async def _end(self, *, is_clean: bool) -> None:
         await self._reading.stop()
-        with suppress(ClientError, Fenced, StreamsError):
+        with suppress(ClientError, Lost, StreamsError):
             if is_clean:
-                await self._commit()
-        await self._commits.break_off()
+                await self._committing.commit()
+        await self._committing.break_off()
         for task_id in list(self.tasks.running):
             self.tasks.close(task_id, sync=True)
         self._globals.close(sync=True)
@@ -262,6 +262,15 @@ class EmbeddedHost:
             if send is not None:
                 await self._link.exchange(send)
         self._link.close()
+
+    async def _follow_globals(self) -> None:
+        while True:
+            try:
+                await self._globals.follow()
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                self._timeout.failed(GLOBAL_STORES, error)
 
     # ---- the member
 
@@ -278,7 +287,11 @@ class EmbeddedHost:
                 except ClientError as error:
                     if error.failure is Failure.UNSUPPORTED:
                         raise StreamsError(f"{error} ({NO_STREAMS_GROUPS})") from error
-                    raise
+                    # An address at which no broker has ever answered is probably wrong.
+                    if not error.retriable or not self._client.caller.pool.has_connected:
+                        raise
+                    self._timeout.failed(MEMBERSHIP, error)
+                    member.no_answer(action, loop.time())
                 if member.owned != self._taken:
                     self._news.set()
             elif isinstance(action, Revoke):
@@ -300,7 +313,7 @@ class EmbeddedHost:
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
-        self._commit_due_s = loop.time() + self._settings.commit_interval_ms / 1000
+        self._committing.begin(loop.time())
         while True:
             chunk = await self._next_chunk()
             reading = self._reading.run
@@ -310,11 +323,15 @@ class EmbeddedHost:
                 if chunk is not None and self._reading.run is reading:
                     self._take(chunk)
                 self._process()
-                await self._maybe_commit()
+                try:
+                    await self._committing.step()
+                except Lost as error:
+                    await self._lose_all(error)
                 await self._look_after(loop.time())
 
     def _take(self, chunk: Chunk) -> None:
         begin_ns = time.perf_counter_ns()
+        self._timeout.passed(INPUTS)
         if self.tasks.take(chunk):
             taken_ns = time.perf_counter_ns() - begin_ns
             self.measures.poll(chunk.partition.topic, len(chunk.records), chunk.size_bytes, taken_ns)
@@ -331,21 +348,22 @@ class EmbeddedHost:
         # Tasks that have enough for another step get no more, which bounds what waits in them.
         found = None if self._is_behind or self.is_paused or self._reading.is_empty else self._reading.take()
         if isinstance(found, Exception):
-            if not isinstance(found, ClientError) or found.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            if not isinstance(found, ClientError):
                 raise found
-            # Records were deleted before they were read: auto.offset.reset decides when the tasks begin again.
-            self._begins_again = True
+            if found.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                # Records were deleted before they were read: auto.offset.reset decides when the tasks begin again.
+                self._begins_again = True
+            elif found.retriable:
+                self._timeout.failed(INPUTS, found)
+                await self._reading.stop()
+            else:
+                raise found
             return None
         return found
 
     def _wait_s(self) -> float:
         idle_s = WAITING_S if any(each.task.waiting() for each in self.tasks.active) else IDLE_S
-        if self._commits.is_running:
-            # Its end is news.
-            return idle_s
-        due_s = self._commit_due_s - asyncio.get_running_loop().time()
-        needs_commit = any(each.task.commit_needed for each in self.tasks.active)
-        return max(0.0, min(idle_s, due_s)) if needs_commit else idle_s
+        return min(idle_s, self._committing.wait_s(asyncio.get_running_loop().time()))
 
     async def _follow_group(self) -> None:
         """Drop tasks that the group has taken away without a question, and begin new ones."""
@@ -354,16 +372,16 @@ class EmbeddedHost:
         if self._begins_again:
             self._begins_again = False
             await self._give_up(frozenset(each for each in self._taken if each.role is Role.ACTIVE))
-        if is_due and self.member.fenced == self._fenced and self._taken <= self.member.owned:
+        if is_due and self.member.fenced == self._committing.fenced and self._taken <= self.member.owned:
             self._generation, self._topics_due_s = epoch, now_s + TOPICS_S
             await self._take_new_partitions()
         owned = self.member.owned
-        if self.member.fenced != self._fenced or not self._taken <= owned:
-            self._fenced = self.member.fenced
+        if self.member.fenced != self._committing.fenced or not self._taken <= owned:
+            self._committing.fenced = self.member.fenced
             self.life.enter(InstanceState.REBALANCING)
             # The next owners begin at the last commit, which is known when the one that goes on has ended.
-            with suppress(Fenced):
-                await self._commits.wait()
+            with suppress(Lost):
+                await self._committing.wait()
             await self._lose_tasks()
         if fresh := owned - self._taken:
             self.life.enter(InstanceState.REBALANCING)
@@ -395,7 +413,7 @@ class EmbeddedHost:
     async def _lose_tasks(self) -> None:
         """Forget all that was processed since the last commit."""
         await self._reading.stop()
-        self._results = Results()
+        self._committing.forget()
         for each in self._taken:
             self.tasks.close((each.subtopology, each.partition))
             self.measures.tasks_closed += 1
@@ -417,97 +435,29 @@ class EmbeddedHost:
                 self.measures.process(each.measures, count, run_ns - begin_ns)
             if each.task.punctuate(now_ms):
                 self.measures.punctuate(each.measures, clock() - run_ns)
-            self._collect(each)
+            self._committing.collect(each)
         self._is_busy = self.processed > before
-
-    def _collect(self, of: Running) -> None:
-        outputs, changes = of.task.take_results()
-        self._results.add(outputs)
-        self._results.add_changes(changes, of.task.state.task_id[1])
-
-    async def _maybe_commit(self) -> None:
-        """Begin a commit that is due. One that goes on delays it, or the tasks, if there are many results."""
-        is_full = len(self._results) >= RESULTS_MAX
-        try:
-            self._committed(await self._commits.wait() if is_full else self._commits.check())
-            active = self.tasks.active
-            is_due = is_full or asyncio.get_running_loop().time() >= self._commit_due_s
-            if (is_due or any(each.task.commit_requested for each in active)) and not self._commits.is_running:
-                if self._has_changes:
-                    self._begin_commit()
-                    if self._is_settling:
-                        self._committed(await self._commits.wait())
-                else:
-                    self.tasks.rest()
-                self._commit_due_s = asyncio.get_running_loop().time() + self._settings.commit_interval_ms / 1000
-        except Fenced as error:
-            await self._lose_all(error)
 
     async def _commit_or_lose(self) -> None:
         try:
-            await self._commit()
-        except Fenced as error:
+            await self._committing.commit()
+        except Lost as error:
             await self._lose_all(error)
 
-    async def _lose_all(self, error: Fenced) -> None:
-        _LOG.warning(
-            "a commit does not count, because the tasks went to another member, or it took longer than"
-            " transaction.timeout.ms (%d ms): %s",
-            self._settings.transaction_timeout_ms,
-            error,
-        )
+    async def _lose_all(self, error: Lost) -> None:
+        """Raises StreamsError: commits have failed for longer than task.timeout.ms."""
+        if isinstance(error, Retried):
+            self._timeout.failed(COMMIT, error)
+        else:
+            _LOG.warning(
+                "a commit does not count, because the tasks went to another member, or it took longer than"
+                " transaction.timeout.ms (%d ms): %s",
+                self._settings.transaction_timeout_ms,
+                error,
+            )
         if not error.is_member:
             self.member.forget()
         await self._lose_tasks()
-
-    async def _commit(self) -> None:
-        """Commit all that was processed. Raises Fenced, ClientError, StreamsError."""
-        self._committed(await self._commits.wait())
-        if self._begin_commit():
-            self._committed(await self._commits.wait())
-
-    def _begin_commit(self) -> bool:
-        """Return whether there is something to commit. Raises Fenced, StreamsError."""
-        if self.member.fenced != self._fenced or self.member.state is not State.STABLE:
-            # The member may have joined again, and its new epoch would count for tasks that it lost. A commit without
-            # an epoch would count, too.
-            raise Fenced("the group went on without this member", is_member=True)
-        offsets: dict[TopicPartition, int] = {}
-        texts: dict[TopicPartition, str] = {}
-        for each in self.tasks.active:
-            each.task.flush()
-            self._collect(each)
-            reached = {TopicPartition(*key): at for key, at in each.task.offsets().items()}
-            # Results without offsets would count even from a member that was fenced.
-            has_results = bool(self._results)
-            offsets |= {key: at for key, at in reached.items() if has_results or each.committed.get(key) != at}
-            texts |= {TopicPartition(*key): text for key, text in each.task.metadata().items()}
-        if not offsets and not self._results:
-            return False
-        settings = self._settings
-        group = GroupMetadata(
-            settings.application_id, self.member.generation, self.member.member_id, settings.instance_id
-        )
-        self.tasks.seal()
-        results, self._results = self._results, Results()
-        self._commits.begin(results, Offsets(offsets, {key: texts[key] for key in offsets}), group)
-        return True
-
-    def _committed(self, ended: Ended | None) -> None:
-        """Note a commit that has ended well. Raises StreamsError: state cannot be written."""
-        if ended is None:
-            return
-        for each in self.tasks.active:
-            each.committed |= {key: at for key, at in ended.offsets.at.items() if key in each.inputs}
-        self.tasks.committed(self._writer.ends, ended.offsets.at)
-        self.committed += 1
-        for topic, (records, size_bytes) in ended.results.traffic().items():
-            self.measures.produce(topic, records, size_bytes)
-        self.measures.commit(ended.lasted_ns)
-        if not self._has_changes:
-            self._is_settling = False
-            for call in self.after_commit:
-                call()
 
     async def _look_after(self, now_s: float) -> None:
         """Repartition topics lose what was processed."""

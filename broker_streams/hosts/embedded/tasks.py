@@ -9,13 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from broker_cy.admin import AdminClient
+from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.fetched import Chunk
 from broker_cy.admin.group_offsets import Committed
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.streams_member import Role
 from broker_streams.hosts.embedded.restoring import Restorer, changelog_partitions, deletions_ms
 from broker_streams.hosts.embedded.states import States
+from broker_streams.hosts.embedded.task_timeout import TaskTimeout
 from broker_streams.hosts.measures import TaskMeasures
 from broker_streams.hosts.settings import NO_RESET, HostSettings
 from broker_streams.hosts.starts import Starts
@@ -71,6 +72,22 @@ class Running:
     def is_active(self) -> bool:
         return self.role is Role.ACTIVE and self.positions is not None
 
+    def reached(self) -> dict[TopicPartition, int]:
+        """The next offset of each input that counts as processed. Without records that wait, that is the position: it
+        may be beyond markers of transactions, which would be a lag of an idle group (StreamTask.commitNeeded).
+        """
+        found = {TopicPartition(*key): at for key, at in self.task.offsets().items()}
+        for key, position in (self.positions or {}).items():
+            before = found.get(key, self.committed.get(key))
+            if before is not None and position > before and not self.task.waiting_of(key.topic, key.partition):
+                found[key] = position
+        return found
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether a commit has something new, although nothing was processed."""
+        return any(self.committed.get(key) != at for key, at in self.reached().items())
+
 
 class Tasks:
     """`partitions` returns the number of partitions of a topic; `global_stores` are read by all processors."""
@@ -84,8 +101,10 @@ class Tasks:
         global_stores: Mapping[str, Any],
         states: States,
         now_ms: Callable[[], int],
+        timeout: TaskTimeout,
     ) -> None:
         """Raises StreamsError: state.dir cannot be used."""
+        self._timeout = timeout
         self._client, self._topology, self._settings = client, topology, settings
         self._now_ms = now_ms
         self.states = states
@@ -185,10 +204,18 @@ class Tasks:
         """Let tasks whose stores are up to date process their inputs, from what the group has committed on. Raises
         ClientError, StreamsError.
         """
-        for of in self.running.values():
+        for task_id, of in list(self.running.items()):
             if of.restoring is None or not of.restoring.done():
                 continue
-            found, of.restoring = of.restoring.result(), None
+            try:
+                found, of.restoring = of.restoring.result(), None
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                self._timeout.failed(_subject(task_id), error)
+                self.make(task_id, of.role)
+                continue
+            self._timeout.passed(_subject(task_id))
             for key in of.inputs:
                 of.task.assign(*key)
                 if key in found.group:
@@ -293,6 +320,10 @@ class Tasks:
             with suppress(StreamsError):
                 gone.task.close()
         self.states.close(f"{task_id[0]}_{task_id[1]}", sync=sync)
+
+
+def _subject(task_id: TaskId) -> str:
+    return f"restoring task {task_id[0]}_{task_id[1]}"
 
 
 async def committed_offsets(client: AdminClient, group_id: str, inputs: Iterable[TopicPartition]) -> Committed:

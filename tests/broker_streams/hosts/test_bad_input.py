@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,16 +20,19 @@ from broker_cy.admin.topics import NewTopic
 from broker_cy.client.security import security_of
 from broker_cy.security.acls import Binding, Operation, PatternType, Permission, ResourceType
 from broker_cy.wire.records import Record
-from broker_streams import JSON, LONG, STRING, Materialized, StreamsBuilder, StreamsError
+from broker_streams import JSON, LONG, STRING, Materialized, StreamsBuilder, StreamsError, log_and_continue
 from broker_streams.hosts.embedded import group_news
 from broker_streams.hosts.embedded import host as host_module
 from broker_streams.hosts.embedded import topics as topics_module
 from broker_streams.hosts.embedded.host import EmbeddedHost
+from broker_streams.hosts.embedded.task_timeout import INPUTS
 from broker_streams.hosts.embedded.writer import Writer
+from broker_streams.hosts.measures import State
 from tests.broker_streams.brokers import SETTINGS
 from tests.broker_streams.hosts.test_embedded import (
     PARTITIONS,
     WAIT_S,
+    committed,
     counts,
     create,
     running,
@@ -40,6 +45,7 @@ from tests.support.sasl_broker import ALICE, PASSWORD, client_settings
 from tests.support.secured_broker import SecuredBroker
 
 ABORT_MS = 200
+SMALL = {"max.message.bytes": "2000"}
 
 
 @pytest.fixture(scope="module")
@@ -332,7 +338,7 @@ def test_a_result_that_is_too_large_is_named(broker: BrokerProcess) -> None:
 
     async def job(client: AdminClient) -> None:
         await create(client, "large-in")
-        (await client.topics.create([NewTopic("large-out", 1, 1, configs={"max.message.bytes": "2000"})])).whole()
+        (await client.topics.create([NewTopic("large-out", 1, 1, configs=SMALL)])).whole()
         await write(client, "large-in", "a")
         builder = StreamsBuilder()
         builder.stream("large-in").map_values(lambda value: value * 3_000).to("large-out")
@@ -341,6 +347,106 @@ def test_a_result_that_is_too_large_is_named(broker: BrokerProcess) -> None:
         assert "MESSAGE_TOO_LARGE" in text
 
     run(broker, job)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_a_refused_result_is_dropped_alone(broker: BrokerProcess, guarantee: str) -> None:
+    """If this fails, one result that is too large ends an application, or takes others with it, or they come twice."""
+    name = f"refused-{guarantee}"
+
+    async def job(client: AdminClient) -> None:
+        await create(client, f"{name}-in", f"{name}-dead")
+        (await client.topics.create([NewTopic(f"{name}-out", PARTITIONS, 1, configs=SMALL)])).whole()
+        values = ["a", "b", *(f"c{number}" for number in range(100))]
+        await write(client, f"{name}-in", *values)
+        builder = StreamsBuilder()
+        grown = builder.stream(f"{name}-in").map_values(lambda value: value * 3_000 if value == "b" else value)
+        grown.to(f"{name}-out")
+        of = settings(
+            name,
+            processing_guarantee=guarantee,
+            production_exception_handler=log_and_continue,
+            errors_dead_letter_queue_topic_name=f"{name}-dead",
+        )
+        found: list[Any] = []
+        letters: list[Any] = []
+        async with running(client, builder.build(), of) as host:
+            while len(found) < len(values) - 1 or not letters:
+                found, letters = await records_of(client, f"{name}-out"), await records_of(client, f"{name}-dead")
+                await asyncio.sleep(0.05)
+            assert sum(each.task.state.dropped_records for each in host.tasks.active) == 1
+        assert sorted(each.value.decode() for each in found) == sorted(value for value in values if value != "b")
+        (letter,) = letters
+        assert (letter.key, letter.value) == (b"k1", None)
+        assert b"MESSAGE_TOO_LARGE" in dict(letter.headers)["__streams.errors.message"]
+
+    run(broker, job)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_results_that_are_refused_for_now_are_written_later(
+    broker: BrokerProcess, caplog: pytest.LogCaptureFixture, guarantee: str
+) -> None:
+    """If this fails, a topic that is away for a moment ends applications, or their counts are wrong afterwards."""
+    name = f"later-{guarantee}"
+
+    async def job(client: AdminClient) -> None:
+        await create(client, f"{name}-in", f"{name}-out")
+        await write(client, f"{name}-in", "a", "b")
+        with caplog.at_level(logging.WARNING, "broker_streams"):
+            async with running(client, counts(name), settings(name, processing_guarantee=guarantee)):
+                await until(client, f"{name}-out", [("a", 1), ("b", 1)])
+                (await client.topics.delete([f"{name}-out"])).whole()
+                await write(client, f"{name}-in", "a", "a")
+                while "a commit failed and is tried again" not in caplog.text:
+                    await asyncio.sleep(0.02)
+                await create(client, f"{name}-out")
+                if guarantee == "exactly_once_v2":
+                    await until(client, f"{name}-out", [("a", 2), ("a", 3)])
+                # With at_least_once, the part of the commit that was written counts twice.
+                while len(await committed(client, f"{name}-out")) < 2:
+                    await asyncio.sleep(0.05)
+        assert "UNKNOWN_TOPIC_OR_PARTITION" in caplog.text
+
+    run(broker, job)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_an_application_outlives_a_cluster_that_is_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, guarantee: str
+) -> None:
+    """If this fails, task.timeout.ms has no effect: applications end with the first call that has no answer."""
+    name = f"away-{guarantee}"
+
+    async def job() -> None:
+        async with asyncio.timeout(WAIT_S), AdminClient(own.bootstrap, timeout_s=2.0) as client:
+            await create(client, f"{name}-in", f"{name}-out")
+            await write(client, f"{name}-in", "a", "b")
+            of = settings(name, processing_guarantee=guarantee)
+            async with running(client, counts(name), of):
+                await until(client, f"{name}-out", [("a", 1), ("b", 1)])
+                await asyncio.to_thread(own.kill)
+                # A commit of positions may have been under way: then the tasks begin again.
+                while not re.search(f"({INPUTS}|restoring task .*) failed", caplog.text):
+                    await asyncio.sleep(0.05)
+                await asyncio.to_thread(own.start)
+                await write(client, f"{name}-in", "a")
+                await until(client, f"{name}-out", [("a", 1), ("a", 2), ("b", 1)])
+            host = EmbeddedHost(client, counts(name), settings(name, task_timeout_ms=10))
+            brief = asyncio.create_task(host.run())
+            while host.life.state is not State.RUNNING:
+                await asyncio.sleep(0.02)
+            await asyncio.to_thread(own.kill)
+            with pytest.raises(StreamsError, match=r"task\.timeout\.ms is 10"):
+                await brief
+
+    own = BrokerProcess(tmp_path, SETTINGS)
+    with caplog.at_level(logging.WARNING, "broker_streams"):
+        try:
+            own.start()
+            asyncio.run(job())
+        finally:
+            own.close()
 
 
 # ---- poison

@@ -245,6 +245,36 @@ def test_tasks_process_while_a_commit_goes_on(
     asyncio.run(job())
 
 
+def test_an_idle_application_has_no_lag(broker: BrokerProcess) -> None:
+    """If this fails, the group of an idle application keeps a lag of the markers of its own transactions, and alerts of
+    stalled groups fire.
+    """
+
+    async def job() -> None:
+        name = "idle"
+        async with asyncio.timeout(WAIT_S), AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
+            await create(client, f"{name}-in", f"{name}-out")
+            await write(client, f"{name}-in", "a", "b", "c", "d")
+            async with running(client, counts(name), settings(name)) as host:
+                await until(client, f"{name}-out", [("a", 1), ("b", 1), ("c", 1), ("d", 1)])
+                lags: dict[TopicPartition, int] = {}
+                while not lags or any(lags.values()):
+                    await asyncio.sleep(0.05)
+                    keys = [key for each in host.tasks.active for key in each.inputs]
+                    at = (await client.group_offsets.fetch([name])).whole()[name]
+                    ends = (await client.offsets.latest(keys)).whole()
+                    lags = {key: ends[key] - at[key].offset for key in keys if key in at}
+                assert any("-repartition" in key.topic for key in lags)
+                # The positions were committed, so nothing else is.
+                assert not any(each.has_moved for each in host.tasks.active)
+            # The next instance begins behind the markers.
+            await write(client, f"{name}-in", "a")
+            async with running(client, counts(name), settings(name)):
+                await until(client, f"{name}-out", [("a", 1), ("a", 2), ("b", 1), ("c", 1), ("d", 1)])
+
+    asyncio.run(job())
+
+
 def test_a_settled_commit_has_everything(broker: BrokerProcess) -> None:
     """If this fails, a query of committed rows sees rows that are not committed, or waits forever."""
 
@@ -254,7 +284,7 @@ def test_a_settled_commit_has_everything(broker: BrokerProcess) -> None:
             await create(client, f"{name}-in", f"{name}-out")
             async with running(client, counts(name), settings(name)) as host:
                 seen: list[bool] = []
-                host.after_commit.append(lambda: seen.append(host._has_changes))
+                host.after_commit.append(lambda: seen.append(host._committing.has_changes))
                 written = 0
                 async with asyncio.timeout(WAIT_S):
                     while len(seen) < 3:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_cy.admin.produce import BATCH_BYTES_MAX, RECORDS_MAX, _size_of
+from broker_cy.admin.produce import BATCH_BYTES_MAX, RECORDS_MAX, size_of
 from broker_cy.wire.records import Record
 from broker_streams.hosts.results import Results
 
@@ -36,9 +36,9 @@ def test_no_batch_is_larger_than_the_producers() -> None:
     value = bytes(BATCH_BYTES_MAX // 3)
     results.add([("out", 0, None, value, 0, (("name", value),) if number % 2 else ()) for number in range(9)])
     (batches,) = results.batches().values()
-    assert [sum(map(_size_of, batch)) <= BATCH_BYTES_MAX for batch in batches] == [True] * len(batches)
+    assert [sum(map(size_of, batch)) <= BATCH_BYTES_MAX for batch in batches] == [True] * len(batches)
     assert sum(map(len, batches)) == 9
-    assert results.size_bytes == sum(_size_of(record) for batch in batches for record in batch)
+    assert results.size_bytes == sum(size_of(record) for batch in batches for record in batch)
     results.add([("small", 0, None, b"", 0, ())] * (RECORDS_MAX + 1))
     assert [len(batch) for batch in results.batches()["small", 0]] == [28125, 28125, 28125, 15626]
     results = Results()

@@ -14,6 +14,7 @@ from broker_cy.admin.produce import Appended, Producer
 from broker_cy.client.transaction import GroupMetadata, WrongState
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire.record import Record
+from broker_streams.hosts.embedded.task_timeout import TaskTimeout
 from broker_streams.hosts.embedded.writer import Fenced, Offsets, Writer
 from broker_streams.hosts.results import Results
 from broker_streams.hosts.settings import HostSettings
@@ -34,7 +35,7 @@ class Failing(Producer):
 def commit(*errors: Exception) -> None:
     client: Any = None
     config = {"application.id": "a", "bootstrap.servers": "localhost:1", "processing.guarantee": "at_least_once"}
-    writer = Writer(client, HostSettings.of(config), "a-1")
+    writer = Writer(client, HostSettings.of(config), "a-1", TaskTimeout(0))
     writer._producer = Failing(*errors)
     results = Results()
     results.add([("out", number, b"k", b"v", 0, ()) for number in range(len(errors))])

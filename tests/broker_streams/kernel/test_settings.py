@@ -20,7 +20,7 @@ from broker_streams import (
     Window,
     Windowed,
 )
-from broker_streams.kernel.errors import log_and_continue, log_and_fail
+from broker_streams.kernel.errors import log_and_continue, retry_or_fail
 from broker_streams.kernel.settings import TaskSettings
 from broker_streams.plan.functions import Function
 
@@ -57,7 +57,7 @@ def test_settings_are_read_by_their_names() -> None:
         LONG,
         TimestampExtractor.WALL_CLOCK,
         log_and_continue,
-        log_and_fail,
+        retry_or_fail,
         log_and_continue,
         True,
         "dead",

@@ -10,14 +10,14 @@ import pytest
 
 from broker_streams.kernel.build import build
 from broker_streams.kernel.commit_metadata import CommitMetadata
-from broker_streams.kernel.errors import ErrorContext, Response, Result, StreamsError, log_and_continue
+from broker_streams.kernel.errors import ErrorContext, RefusedRecord, Response, Result, StreamsError, log_and_continue
 from broker_streams.kernel.operators import operator
 from broker_streams.kernel.processor import Processor, ProcessorContext, PunctuationType
 from broker_streams.kernel.settings import TaskSettings
 from broker_streams.kernel.task import Task
 from broker_streams.plan.functions import Function
 from broker_streams.plan.steps import Step
-from broker_streams.plan.steps.stateless import FlatMapValues, MapValues, PassThrough, SelectKey
+from broker_streams.plan.steps.stateless import Filter, FlatMapValues, MapValues, PassThrough, SelectKey
 from broker_streams.plan.timestamps import TimestampExtractor
 from broker_streams.plan.topology import InternalTopic, ProcessorNode, Sink, Source, TopologyBuilder
 from broker_streams.records import NO_HEADERS, Headers, Record, Window, Windowed
@@ -438,10 +438,43 @@ def test_a_record_that_the_cluster_refused() -> None:
     task.add("in", 0, [record("v", offset=3)])
     task.run(0)
     (output,) = task.take_results()[0]
-    assert task.production_failed("sink", output, ValueError("too large")) is Result.RESUME
-    assert [each[0] for each in task.take_results()[0]] == ["dead"]
+    stays = RefusedRecord("the record is too old", code="INVALID_TIMESTAMP")
+    response = task.refused(output, stays)
+    assert response.result is Result.RESUME
+    ((topic, _, key, value, _, headers),) = response.dead_letters
+    assert (topic, key, value) == ("dead", output[2], output[3])
+    assert dict(headers)["__streams.errors.message"] == b"the record is too old"
+    # The caller writes the letter: it belongs to the commit of the record.
+    assert task.take_results() == ([], [])
     assert task.state.dropped_records == 1
-    assert task_of().production_failed("sink", output, ValueError("too large")) is Result.FAIL
+    # A letter that is refused has no letter, and a topic that refuses a large value would refuse it again.
+    assert task.refused(output, stays, has_letters=False).dead_letters == ()
+    ((_, _, _, value, _, _),) = task.refused(output, RefusedRecord("large", code="MESSAGE_TOO_LARGE")).dead_letters
+    assert value is None
+
+
+def test_a_record_that_the_cluster_may_take_later_is_retried() -> None:
+    """If this fails, an application ends because the cluster is slow, or begins again for ever."""
+    output = ("out", 0, b"k", b"v", 0, ())
+    later, never = RefusedRecord("slow", code="NOT_ENOUGH_REPLICAS", retriable=True), RefusedRecord("no")
+    assert task_of().refused(output, later).result is Result.RETRY
+    assert task_of().refused(output, never).result is Result.FAIL
+    always = task_of(production_handler=lambda *_: Result.RETRY)
+    assert [always.refused(output, each).result for each in (later, never)] == [Result.RETRY, Result.FAIL]
+
+
+def test_latencies_and_lateness_are_those_of_kafka_streams() -> None:
+    """If this fails, record-e2e-latency and record-lateness show wrong times."""
+    task = task_of(Filter(function(lambda key, value: value != "no")), inputs=("in", "other"), max_task_idle_ms=-1)
+    task.add("in", 0, [record("a", 10), record("no", 30), record("b", 20)])
+    task.add("other", 0, [record("c", 25)])
+    task.run(100)
+    found = {node: [(each.count, each.total, each.take()) for each in of] for node, of in task.latencies.items()}
+    assert found == {"source": [(3, 240, (70, 90)), (1, 75, (75, 75))], "sink": [(3, 245, (75, 90))]}
+    # "in" has 10, 30 and 20: the records of a partition keep their order.
+    lateness = task.state.lateness
+    assert (lateness.count, lateness.total, lateness.take()) == (4, 10, (0, 10))
+    assert lateness.take() is None
 
 
 def test_times_go_on_after_a_restart() -> None:
