@@ -187,6 +187,12 @@ class DiskMap:
         return self._special(key)
 
     @property
+    def takes_runs(self) -> bool:
+        """Whether the file has no rows of the map but those of runs."""
+        file = self._file
+        return self._handle is None or file.has_runs(self.name) or file.entries(self._handle) == 0
+
+    @property
     def memory_bytes(self) -> int:
         """About the memory of the changed rows."""
         return self.bytes_changed + ROW_BYTES * len(self._rows)
@@ -263,6 +269,10 @@ class DiskMaps:
     @property
     def memory_bytes(self) -> int:
         return sum(each.memory_bytes for each in self._maps.values())
+
+    @property
+    def takes_runs(self) -> bool:
+        return all(each.takes_runs for each in self._maps.values() if each.bytes_changed)
 
     @property
     def rows_changed(self) -> int:

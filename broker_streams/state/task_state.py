@@ -46,6 +46,8 @@ BUFFER_BYTES: Final = 8 << 20
 PAGE_BYTES: Final = 4096
 # The longest time that changed rows wait for a write.
 WAIT_MS: Final = 60_000
+# The same for a run: larger ones would save nothing, and delay the other tasks while they are put into order.
+RUN_BYTES: Final = 16 << 20
 # LMDB's handles of maps: see file.py.
 MAPS_PER_STORE: Final = 64
 
@@ -220,7 +222,10 @@ class TaskState:
         if is_last:
             self.finish()
         # Restored rows are not held after their write, so there may be twice as many.
-        if self._sealed is None and (self._is_due(2) or (is_last and self._has_changes())):
+        buffer_bytes = 2 * self.buffer_bytes
+        if all(each.takes_runs for each in self._maps.values()):
+            buffer_bytes = min(buffer_bytes, RUN_BYTES)
+        if self._sealed is None and (self._is_due(buffer_bytes) or (is_last and self._has_changes())):
             self._steps = self._load(self._freeze(), is_last=is_last)
         elif is_last:
             self.merge_runs()
@@ -287,11 +292,10 @@ class TaskState:
     def _has_changes(self) -> bool:
         return any(each.bytes_changed for each in self._maps.values()) or self._places != self.file.stamp.places
 
-    def _is_due(self, buffers: int = 1) -> bool:
-        size = sum(each.memory_bytes for each in self._maps.values())
-        return size >= buffers * self.buffer_bytes or (
-            self._now_ms() - self._written_ms >= WAIT_MS and self._has_changes()
-        )
+    def _is_due(self, buffer_bytes: int | None = None) -> bool:
+        if sum(each.memory_bytes for each in self._maps.values()) >= (buffer_bytes or self.buffer_bytes):
+            return True
+        return self._now_ms() - self._written_ms >= WAIT_MS and self._has_changes()
 
     def _freeze(self) -> _Sealed:
         sealed = self._sealed = _Sealed()

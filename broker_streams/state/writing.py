@@ -29,7 +29,7 @@ PAUSE_ROWS: Final = 1_000
 # Bytes of a value of a run.
 BLOCK_BYTES: Final = 1 << 20
 # Rows that one transaction of a merge writes, in bytes: LMDB keeps them in memory until the commit.
-MERGE_BYTES: Final = 32 << 20
+MERGE_BYTES: Final = 8 << 20
 # A row of a run: the map, a zero, the number of the run and that of the block.
 _RUN_NUMBERS: Final = struct.Struct(">II")
 # A row to put back: the sizes of the map's name and of the key, and whether there was a row.
