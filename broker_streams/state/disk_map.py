@@ -35,6 +35,7 @@ class DiskMap:
     __slots__ = (
         "__weakref__",
         "_bind",
+        "_bytes_loaded",
         "_file",
         "_frozen",
         "_frozen_keys",
@@ -61,6 +62,8 @@ class DiskMap:
         self._is_frozen_new = False
         self._scans: WeakSet[Scan] = WeakSet()
         self.bytes_changed = 0
+        # Those of `put_all`.
+        self._bytes_loaded = 0
         self.get, self.put, self._bind = self._calls()
         file.watch(self)
 
@@ -102,7 +105,9 @@ class DiskMap:
         known.update(rows)
         # New keys are the last ones of a dictionary.
         self._keys.add_all(islice(reversed(known), len(known) - before))
-        self.bytes_changed += len(rows) + sum(map(len, filter(None, rows.values())))
+        size = len(rows) + sum(map(len, filter(None, rows.values())))
+        self.bytes_changed += size
+        self._bytes_loaded += size
 
     def _special(self, key: bytes) -> bytes | None:
         """A row of the file whose key LMDB does not take."""
@@ -188,8 +193,10 @@ class DiskMap:
 
     @property
     def takes_runs(self) -> bool:
-        """Whether the file has no rows of the map but those of runs."""
+        """Whether changed rows were loaded, and the file has no rows of the map but those of runs."""
         file = self._file
+        if self._bytes_loaded != self.bytes_changed:
+            return False
         return self._handle is None or file.has_runs(self.name) or file.entries(self._handle) == 0
 
     @property
@@ -202,9 +209,10 @@ class DiskMap:
         self._frozen, self._frozen_keys = self._rows, self._keys
         self._rows, self._keys = {}, OrderedKeys()
         self._is_frozen_new = bool(self._frozen)
-        self.bytes_changed = 0
+        is_loaded = self._bytes_loaded == self.bytes_changed
+        self.bytes_changed = self._bytes_loaded = 0
         self._bind()
-        return Change(self.name, self._frozen) if self._frozen else None
+        return Change(self.name, self._frozen, is_loaded) if self._frozen else None
 
     def detach(self) -> None:
         """Let iterations read on without the file, which is about to change."""
@@ -227,7 +235,7 @@ class DiskMap:
     def forget(self) -> None:
         """The map was dropped: it is empty from now on."""
         self._rows, self._keys, self._frozen, self._frozen_keys = {}, OrderedKeys(), {}, OrderedKeys()
-        self._is_frozen_new, self._handle, self.bytes_changed = False, None, 0
+        self._is_frozen_new, self._handle, self.bytes_changed, self._bytes_loaded = False, None, 0, 0
         self._bind()
 
 

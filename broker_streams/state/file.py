@@ -269,9 +269,11 @@ class TaskFile:
         return name in self._runs
 
     def run_for(self, change: Change) -> list[bytes] | None:
-        """The blocks of a run with these rows. None: LMDB does not take all of their keys, or the map has rows besides
-        those of runs.
+        """The blocks of a run with these rows. None: they were not loaded, LMDB does not take all of their keys, or the
+        map has rows besides those of runs.
         """
+        if not change.is_loaded:
+            return None
         if change.name not in self._runs:
             handle = self.handle(change.name)
             if (handle is not None and self.entries(handle)) or self.empty_key(change.name) is not None:

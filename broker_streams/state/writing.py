@@ -37,10 +37,11 @@ _UNDO_ROW: Final = struct.Struct(">HH?")
 
 
 class Change(NamedTuple):
-    """Rows of one map; None removes a row."""
+    """Rows of one map; None removes a row. `is_loaded`: they came as many rows at once, and nobody reads the map."""
 
     name: str
     rows: dict[bytes, bytes | None]
+    is_loaded: bool = False
 
 
 def run_prefix(name: str) -> bytes:

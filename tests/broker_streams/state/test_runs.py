@@ -177,10 +177,27 @@ def test_a_restore_from_nothing_writes_each_row_twice_at_most(place: Path) -> No
     state.close()
 
 
+def test_rows_that_are_read_while_they_are_restored_are_no_runs(place: Path) -> None:
+    """If this fails, the restore of a versioned store looks each record up in all runs."""
+    state = TaskState.open(StateDirectory(place, "app").lock("0_0"), [ROWS], lambda: 0, buffer_bytes=0)
+    rows = state.open_maps(ROWS).open("rows")
+    for at in range(3):
+        rows.put(b"k%d" % at, b"v")
+        state.restored({"s": Place(at + 1)})
+        state.finish()
+        assert state.file.with_runs == []
+    # Rows that are loaded above them join the tree, and those that are put above runs merge these.
+    rows.put_all({b"a": b"v"})
+    state.restored({"s": Place(4)})
+    state.finish()
+    assert (state.file.with_runs, len(rows)) == ([], 4)
+    state.close()
+
+
 def test_rows_that_were_dropped_are_not_restored_from_their_runs(place: Path) -> None:
     """If this fails, a store that begins anew has rows of the time before."""
     file = TaskFile(place)
-    change = writing.Change("s/1", {b"k": b"v"})
+    change = writing.Change("s/1", {b"k": b"v"}, is_loaded=True)
     blocks = file.run_for(change)
     assert blocks is not None
     for _ in file.steps([change], file.stamp, runs={"s/1": blocks}):
