@@ -50,11 +50,11 @@ WAIT_S: Final = 900.0
 APPLICATION: Final = Path(__file__).resolve().parents[1] / "specs" / "streams" / "state.py"
 
 
-def arguments() -> argparse.Namespace:
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     made = parser(PROGRAM, __doc__, PARTS)
     made.add_argument("--mb", type=int, default=1_000, help="MB of keys and values in the changelog")
     made.add_argument("--rows", type=int, default=1_000_000, help="rows of the store whose calls are measured")
-    given = made.parse_args()
+    given = made.parse_args(argv)
     check(made, given, PARTS, ("mb", "rows"))
     return given
 
@@ -186,6 +186,7 @@ def restores(given: argparse.Namespace, place: Path) -> Figures:
             asyncio.run(until_forgotten(broker.bootstrap, OURS))
         child = begin_kafka(broker.bootstrap, place / "kafka", place, "restore_kafka")
         found |= measured("restore_kafka", child, broker.bootstrap, KAFKA, processed)
+        found["restore_cpu_ratio"] = float(found["restore_cpu_s"]) / float(found["restore_kafka_cpu_s"])  # type: ignore[arg-type]
         for name in ("restore", "restore_kafka"):
             found[f"{name}_records_per_s"] = records / float(found[f"{name}_s"])  # type: ignore[arg-type]
         found["file_mb"] = sum(each.stat().st_size for each in (place / "one").rglob("data.mdb")) / 1e6
@@ -244,9 +245,9 @@ def costs(given: argparse.Namespace, place: Path) -> Figures:
     return found
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print the figures; returns exit code 3 if --strict was given and a goal was missed."""
-    given = arguments()
+    given = arguments(argv)
     with tempfile.TemporaryDirectory(prefix="streams-state-") as directory:
         parts = {"restore": restores, "costs": costs}
         return measure(PROGRAM, given, GOALS, lambda part: parts[part](given, Path(directory)))
