@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from broker_cy.wire.digest import folded, joined, record_hashes
 from broker_cy.wire.records import Batch
+from spark_analytics.segments.batches import fill
 from spark_analytics.segments.options import Options
 from spark_analytics.segments.plan import Range
-from spark_analytics.segments.read import fill
 from spark_analytics.segments.report import Counters
 
 _BYTES = 8

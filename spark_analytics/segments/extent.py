@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from broker_cy.core.errors import WireError
@@ -42,7 +43,7 @@ def extent_of(folder: PartitionFolder, damage: Damage) -> Extent:
             found = segments(folder.directory)
             if not found:
                 return Extent(folder, (), 0, 0, 0)
-            end = _log_end(found[-1], folder.high_watermark, damage)
+            end = log_end_of(found[-1], folder.high_watermark, damage)
             break
         except FileNotFoundError as error:
             # Retention, or a rename by the cleaner, was faster: list again.
@@ -55,7 +56,7 @@ def extent_of(folder: PartitionFolder, damage: Damage) -> Extent:
     return Extent(folder, tuple(found), start, max(start, marked), end)
 
 
-def _log_end(segment: SegmentFile, high_watermark: int | None, damage: Damage) -> int:
+def log_end_of(segment: SegmentFile, high_watermark: int | None, damage: Damage) -> int:
     """Return the offset after the last complete batch of the last segment. Bytes after it are not damage if they may be
     a batch that the broker is writing, and are not below the high watermark.
     """
@@ -78,6 +79,20 @@ def _log_end(segment: SegmentFile, high_watermark: int | None, damage: Damage) -
         if isinstance(found, str):
             damage.note(file.path, position, end, found, file.size - position)
     return end
+
+
+def holes_of(extent: Extent, damage: Damage) -> Iterator[tuple[int, int]]:
+    """Yield the offsets, from the first to before the second, that no segment has: a file is missing there, or
+    compaction has removed the records at the end of a segment.
+    """
+    for segment, following in itertools.pairwise(extent.segments):
+        try:
+            end = log_end_of(segment, None, damage)
+        except FileNotFoundError:
+            # Retention has deleted it, or cleaning has moved its records to the previous segment.
+            continue
+        if end < following.base_offset:
+            yield end, following.base_offset
 
 
 def offset_at(extent: Extent, timestamp_ms: int, damage: Damage) -> int | None:

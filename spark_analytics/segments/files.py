@@ -231,9 +231,12 @@ class PartitionFolder:
     topic_id: UUID | None
 
 
-def partitions(directories: tuple[str, ...], topics: tuple[str, ...]) -> list[PartitionFolder]:
-    """Return the partitions of the topics; of several replicas, the one with the most records. Raises SegmentsError for
-    a missing directory or topic, if it is not known which replica has the most, or whether two folders are replicas.
+def partitions(
+    directories: tuple[str, ...], topics: tuple[str, ...], *, may_lack: bool = False
+) -> list[PartitionFolder]:
+    """Return the partitions of the topics; of several replicas, the one with the most records. `may_lack`: topics may
+    have none. Raises SegmentsError for a missing directory or topic, if it is not known which replica has the most, or
+    whether two folders are replicas.
     """
     found: dict[tuple[str, int], PartitionFolder] = {}
     seen: set[str] = set()
@@ -256,7 +259,7 @@ def partitions(directories: tuple[str, ...], topics: tuple[str, ...]) -> list[Pa
             folder = PartitionFolder(*key, path, start, mark, topic_id)
             found[key] = _fuller(found[key], folder) if key in found else folder
     missing = [topic for topic in topics if topic not in seen]
-    if missing:
+    if missing and not may_lack:
         there = ", ".join(sorted(seen)) or "no topic at all: a log directory has folders such as orders-0"
         raise SegmentsError(f"topic {', '.join(missing)} is not in {', '.join(directories)}; there is {there}")
     return [found[key] for key in sorted(found)]

@@ -6,8 +6,6 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pyspark.sql.datasource import InputPartition
-
 from spark_analytics.segments.extent import Extent, extent_of, offset_at
 from spark_analytics.segments.files import CountedFile, Header, PartitionFolder, partitions
 from spark_analytics.segments.options import Options
@@ -19,7 +17,7 @@ RANGES_MAX = 10_000
 
 
 @dataclass(frozen=True)
-class Range(InputPartition):
+class Range:
     """Offsets of a partition that one task reads, and the aborted transactions among them that it leaves out."""
 
     topic: str

@@ -138,8 +138,8 @@ def _read(partition: InputPartition, options: Options, schema: StructType) -> It
     from spark_analytics.segments.read import read as read_range
 
     _freeze()
-    if isinstance(partition, Range):  # Spark creates another one if the list is empty
-        yield from read_range(partition, options, arrow_schema(schema))
+    if isinstance(partition.value, Range):  # Spark creates another one if the list is empty
+        yield from read_range(partition.value, options, arrow_schema(schema))
 
 
 @functools.cache
@@ -186,7 +186,7 @@ class BatchReader(DataSourceReader):
         counters = Counters()
         found = plan.batch_ranges(self._options, self.wanted, Damage(self._options.skips, counters))
         report.write(self._options.report, "plan", counters)
-        return found
+        return [InputPartition(each) for each in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records of a range."""
@@ -239,7 +239,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """Return the ranges between two offsets."""
-        return plan.stream_ranges(self._options, start, end, self._new_damage())
+        ranges = plan.stream_ranges(self._options, start, end, self._new_damage())
+        return [InputPartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records of a range."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_analytics.segments import options
+from spark_analytics.segments import batches, options
 from spark_analytics.segments import read as reading
 from spark_analytics.segments.errors import DamageError
 from spark_analytics.segments.files import segments
@@ -55,17 +55,17 @@ def read_in_steps(log: Log, monkeypatch: pytest.MonkeyPatch, at: int, step: int)
     """Read five rows at a time, and merge before row `at`."""
     monkeypatch.setattr(reading, "ROWS_MAX", 5)
     # So that one file is also read in several steps.
-    monkeypatch.setattr(reading, "CHUNK_BYTES", 300)
+    monkeypatch.setattr(batches, "CHUNK_BYTES", 300)
     chosen = options.parse(options.as_text([log.root], ["t"]))
     (planned,), _ = ranges(log.root)
     found: list[int] = []
     done = False
-    batches = reading.read(planned, chosen, arrow_schema(schema_of(chosen)), Counters())
+    rows = reading.read(planned, chosen, arrow_schema(schema_of(chosen)), Counters())
     while True:
         if len(found) >= at and not done:
             merged(log, step)
             done = True
-        batch = next(batches, None)
+        batch = next(rows, None)
         if batch is None:
             return found
         found += batch.column("offset").to_pylist()
@@ -102,12 +102,12 @@ def test_retention_that_overtakes_the_plan_is_named(log: Log, on_damage: str) ->
     (planned,), _ = ranges(log.root)
     renamed(log, 0, ".deleted")
     counters = Counters()
-    batches = reading.read(planned, chosen, arrow_schema(schema_of(chosen)), counters)
+    rows = reading.read(planned, chosen, arrow_schema(schema_of(chosen)), counters)
     if on_damage == "stop":
         with pytest.raises(DamageError, match="segments before offset 20 were deleted after the read was planned"):
-            next(batches)
+            next(rows)
         return
-    assert [each for batch in batches for each in batch.column("offset").to_pylist()] == list(range(20, COUNT))
+    assert [each for batch in rows for each in batch.column("offset").to_pylist()] == list(range(20, COUNT))
     assert counters.damaged == 1
 
 
