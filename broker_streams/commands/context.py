@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from broker_cy.admin import AdminClient
+from broker_cy.admin.offsets import Isolation
 from broker_cy.client import options
 from broker_cy.client.clusters import select
 from broker_cy.client.errors import ClientError, Failure
@@ -20,6 +21,8 @@ from broker_cy.core.properties import read_properties_file
 from broker_streams.application import Application, ApplicationError, load
 from broker_streams.hosts import clients
 from broker_streams.hosts.clients import BOOTSTRAP
+from broker_streams.hosts.settings import HostSettings
+from broker_streams.offline.history import Archive
 
 PROGRAM: Final = "broker-streams"
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -85,6 +88,47 @@ def first_option(noun: str) -> Callable[[Command], Command]:
         metavar="N",
         help=f"{noun} to show of a topic.",
     )
+
+
+def history_options(command: Command) -> Command:
+    """Add --segments, --lake and --accept-gaps: the parameters of `archive_of`."""
+    command = click.option(
+        "--accept-gaps", is_flag=True, help="Offsets that the lake lacks were markers, aborted or compacted."
+    )(command)
+    command = click.option(
+        "--lake",
+        metavar="DIR",
+        type=click.Path(path_type=Path),
+        help="Read what the topics no longer have from Parquet files, with the columns of Spark's Kafka source.",
+    )(command)
+    return click.option(
+        "--segments",
+        multiple=True,
+        metavar="DIR",
+        type=click.Path(path_type=Path),
+        help="Read the input from the segment files of this log directory of a broker, or a copy; repeatable.",
+    )(command)
+
+
+def archive_of(segments: tuple[Path, ...], lake: Path | None, *, accept_gaps: bool) -> Archive | None:
+    """The archive of `history_options`. Raises ClientError: they do not go together."""
+    if segments and lake is not None:
+        raise ClientError(Failure.INVALID, "--segments and --lake: one of them is possible")
+    if accept_gaps and lake is None:
+        raise ClientError(Failure.INVALID, "--accept-gaps is for --lake")
+    if segments:
+        from broker_streams.offline.segments import SegmentArchive
+
+        return SegmentArchive(segments)
+    if lake is not None:
+        from broker_streams.offline.lake import LakeArchive
+
+        return LakeArchive(lake, accepts_gaps=accept_gaps)
+    return None
+
+
+def isolation_of(settings: HostSettings) -> Isolation:
+    return Isolation.READ_COMMITTED if settings.is_exactly_once else Isolation.READ_UNCOMMITTED
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, also for errors.")

@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import click
 
-from broker_cy.admin import AdminClient, ClientError, Failure
+from broker_cy.admin import ClientError, Failure
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.offsets import Isolation
 from broker_cy.client.program import EXIT_FAILED
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import plural
@@ -22,15 +21,19 @@ from broker_cy.reporting.terminal import print_rows
 from broker_streams.application import Application, load
 from broker_streams.commands.context import (
     PROGRAM,
+    archive_of,
     bootstrap_option,
     changes,
     client_of,
     errors,
     first_option,
+    history_options,
+    isolation_of,
     json_option,
     settings_option,
 )
 from broker_streams.hosts.settings import HostSettings
+from broker_streams.offline.history import Archive, History
 from broker_streams.offline.inputs import POINT_HELP, counts_of, feed, point
 from broker_streams.offline.results import ANY_PARTITION, Results, Row, Side
 from broker_streams.offline.runner import Result, Runner
@@ -67,6 +70,7 @@ class TopicDiff:
 @click.option("--from", "begin", default="earliest", show_default=True, metavar="POINT", help=f"{POINT_HELP}.")
 @click.option("--until", "end", default="latest", show_default=True, metavar="POINT", help="As --from.")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Compare only this output topic; repeatable.")
+@history_options
 @first_option("Differences")
 @settings_option
 @bootstrap_option
@@ -74,7 +78,8 @@ class TopicDiff:
 @click.pass_context
 def diff_command(
     context: click.Context, /, old: Path, new: Path, begin: str, end: str, topics: tuple[str, ...], first: int,
-    changed: tuple[str, ...], bootstrap: str | None, as_json: bool,
+    segments: tuple[Path, ...], lake: Path | None, accept_gaps: bool, changed: tuple[str, ...], bootstrap: str | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run two versions of an application over the same records of the cluster, and show the records that differ.
 
@@ -83,7 +88,8 @@ def diff_command(
     """
     with errors(context, as_json=as_json):
         versions = [load(path, changes(changed, bootstrap)) for path in (old, new)]
-        found, counts = asyncio.run(_diff(versions, begin, end, topics, first))
+        archive = archive_of(segments, lake, accept_gaps=accept_gaps)
+        found, counts = asyncio.run(_diff(versions, (begin, end), topics, first, archive))
         differ = any(each.only_old or each.only_new for each in found)
         if as_json:
             print(json.dumps(_fields(found, counts), ensure_ascii=False))
@@ -94,15 +100,20 @@ def diff_command(
 
 
 async def _diff(
-    versions: Sequence[Application], begin: str, end: str, topics: Sequence[str], first: int
+    versions: Sequence[Application],
+    span: tuple[str, str],
+    topics: Sequence[str],
+    first: int,
+    archive: Archive | None,
 ) -> tuple[list[TopicDiff], tuple[int, int]]:
     """The topics, and the records that both versions processed."""
     with Results() as results:
         processed = []
         async with client_of(versions[0], f"{PROGRAM}-diff") as client:
-            ranges = await _ranges(client, versions, begin, end)
+            history = History(client, isolation_of(HostSettings.of(versions[0].config)), archive)
+            ranges = await _ranges(history, versions, *span)
             for side, version in zip(Side, versions, strict=True):
-                processed.append(await _run(client, version, side, ranges, results))
+                processed.append(await _run(history, version, side, ranges, results))
         names = results.topics()
         unknown = next((each for each in topics if each not in names), None)
         if unknown is not None:
@@ -112,20 +123,19 @@ async def _diff(
 
 
 async def _ranges(
-    client: AdminClient, versions: Sequence[Application], begin: str, end: str
+    history: History, versions: Sequence[Application], begin: str, end: str
 ) -> dict[TopicPartition, tuple[int, int]]:
     """The same offsets for both versions, which may read other topics."""
     keys: set[TopicPartition] = set()
     for version in versions:
         settings = HostSettings.of(version.config)
-        runner = Runner(version.topology, settings.task, await counts_of(client, version.topology))
+        runner = Runner(version.topology, settings.task, await counts_of(history.client, version.topology))
         keys |= {TopicPartition(*place) for place in runner.inputs}
     settings = HostSettings.of(versions[0].config)
-    isolation = _isolation(settings)
 
     async def at(text: str) -> dict[TopicPartition, int]:
         return await point(
-            client, sorted(keys), text, group_id=settings.application_id, isolation=isolation,
+            history, sorted(keys), text, group_id=settings.application_id,
             now_ms=lambda: time.time_ns() // 1_000_000,
         )  # fmt: skip
 
@@ -133,19 +143,15 @@ async def _ranges(
     return {key: (starts[key], max(starts[key], ends[key])) for key in sorted(keys)}
 
 
-def _isolation(settings: HostSettings) -> Isolation:
-    return Isolation.READ_COMMITTED if settings.is_exactly_once else Isolation.READ_UNCOMMITTED
-
-
 async def _run(
-    client: AdminClient,
+    history: History,
     version: Application,
     side: Side,
     ranges: dict[TopicPartition, tuple[int, int]],
     results: Results,
 ) -> int:
     settings = HostSettings.of(version.config)
-    runner = Runner(version.topology, settings.task, await counts_of(client, version.topology))
+    runner = Runner(version.topology, settings.task, await counts_of(history.client, version.topology))
     internal = internal_topics(version.topology, settings.application_id)
 
     async def take(written: list[Result]) -> None:
@@ -159,7 +165,7 @@ async def _run(
     starts = {key: start for key, (start, _) in ranges.items()}
     ends = {key: end for key, (_, end) in ranges.items()}
     try:
-        count = await feed(client, runner, starts, ends, take, isolation=_isolation(settings))
+        count = await feed(history, runner, starts, ends, take)
     except ClientError as error:
         raise error.about(f"{version.path}") from error
     runner.close()

@@ -13,7 +13,6 @@ import click
 
 from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.offsets import Isolation
 from broker_cy.client.confirmation import confirm
 from broker_cy.core.errors import ErrorCode
 from broker_cy.reporting.numbers import plural
@@ -21,19 +20,24 @@ from broker_streams.application import Application, load
 from broker_streams.commands.context import (
     PROGRAM,
     application_argument,
+    archive_of,
     bootstrap_option,
     changes,
     client_of,
     errors,
     first_option,
+    history_options,
+    isolation_of,
     json_option,
     settings_option,
 )
 from broker_streams.commands.verify import check_fields, print_check
 from broker_streams.hosts.seeding import ChangeRecord, Seed
 from broker_streams.hosts.settings import HostSettings
+from broker_streams.offline.certainty import Certainties
 from broker_streams.offline.checking import Check, Wanted, check, repartition_partitions
 from broker_streams.offline.cut import committed_offsets, consistent_cut, waiting_records
+from broker_streams.offline.history import Archive, History
 from broker_streams.offline.inputs import COMMITTED, EARLIEST, POINT_HELP, counts_of, feed, point
 from broker_streams.offline.runner import Result, Runner
 from broker_streams.plan.topology import Source
@@ -89,6 +93,7 @@ class Replayed:
 )
 @click.option("--dry-run", is_flag=True, help="Only compare its results with those of the old version.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@history_options
 @first_option("Deviations")
 @settings_option
 @bootstrap_option
@@ -96,8 +101,8 @@ class Replayed:
 @click.pass_context
 def replay_command(
     context: click.Context, /, file: Path, application_id: str, old_id: str | None, begin: str, end: str,
-    drain: Path | None, dry_run: bool, yes: bool, first: int, changed: tuple[str, ...], bootstrap: str | None,
-    as_json: bool,
+    drain: Path | None, dry_run: bool, yes: bool, first: int, segments: tuple[Path, ...], lake: Path | None,
+    accept_gaps: bool, changed: tuple[str, ...], bootstrap: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run a changed application over history, up to the offsets at which the old version stopped.
 
@@ -119,13 +124,14 @@ def replay_command(
             raise ClientError(Failure.INVALID, "--dry-run compares with an old version, which --until is without")
         if drain is not None and (end != COMMITTED or dry_run):
             raise ClientError(Failure.INVALID, "--drain is for a takeover: leave out --until and --dry-run")
+        archive = archive_of(segments, lake, accept_gaps=accept_gaps)
         if not dry_run:
             confirm(PROGRAM, f"Create the state of {application_id} from history?", yes=yes, as_json=as_json)
         if drain is not None:
             before = load(drain, {**changes(changed, bootstrap), "application.id": old})
             asyncio.run(_drain(before, old))
         new = application._replace(config={**application.config, "application.id": application_id})
-        found = asyncio.run(_replay(new, old, (begin, end), first, dry_run=dry_run))
+        found = asyncio.run(_replay(new, old, (begin, end), first, archive, dry_run=dry_run))
         serdes = Serdes(application.topology, new.config, {})
         if as_json:
             print(json.dumps(_fields(found, serdes, dry_run=dry_run), ensure_ascii=False))
@@ -133,24 +139,25 @@ def replay_command(
             _print(found, serdes, file, dry_run=dry_run)
 
 
-async def _replay(new: Application, old_id: str, span: tuple[str, str], first: int, *, dry_run: bool) -> Replayed:
+async def _replay(
+    new: Application, old_id: str, span: tuple[str, str], first: int, archive: Archive | None, *, dry_run: bool
+) -> Replayed:
     settings = HostSettings.of(new.config)
-    isolation = Isolation.READ_COMMITTED if settings.is_exactly_once else Isolation.READ_UNCOMMITTED
     async with client_of(new, f"{PROGRAM}-replay") as client:
+        history = History(client, isolation_of(settings), archive)
         runner = Runner(new.topology, settings.task, await counts_of(client, new.topology))
         inputs = [TopicPartition(*place) for place in runner.inputs]
 
         async def at(text: str) -> dict[TopicPartition, int]:
-            return await point(
-                client, inputs, text, group_id=old_id, isolation=isolation,
-                now_ms=lambda: time.time_ns() // 1_000_000,
-            )  # fmt: skip
+            now_ms = lambda: time.time_ns() // 1_000_000  # noqa: E731
+            return await point(history, inputs, text, group_id=old_id, now_ms=now_ms)
 
         begin, end = span
         starts = {} if begin == EARLIEST else await at(begin)
         wanted = Wanted(starts, (), first, old_id, with_changelogs=False)
         if dry_run:
-            return Replayed(settings.application_id, old_id, await check(client, runner, isolation, wanted))
+            return Replayed(settings.application_id, old_id, await check(history, runner, wanted))
+        await _require_complete(history, runner)
         if end == COMMITTED:
             await _require_stopped(client, old_id)
             # Before anything is written: the offsets at which the old version stopped are whole.
@@ -166,19 +173,30 @@ async def _replay(new: Application, old_id: str, span: tuple[str, str], first: i
             )
 
         if end == COMMITTED:
-            found = await check(client, runner, isolation, wanted, take)
+            found = await check(history, runner, wanted, take)
             # The old version did not start meanwhile.
             await _require_stopped(client, old_id)
         else:
             first_offsets = await at(EARLIEST)
             begins = {key: starts.get(key, first_offsets[key]) for key in inputs}
             until = {key: max(begins[key], reached) for key, reached in (await at(end)).items()}
-            found = Check(await feed(client, runner, begins, until, take, isolation=isolation), until, [])
+            found = Check(await feed(history, runner, begins, until, take), until, [])
         texts = {TopicPartition(*place): text for place, text in runner.metadata().items()}
         # Repartition topics are empty: their records are processed.
         await seed.finish({key: found.until.get(key, 0) for key in texts}, texts)
         runner.close()
         return Replayed(settings.application_id, old_id, found, seed.topics, seed.written)
+
+
+async def _require_complete(history: History, runner: Runner) -> None:
+    """Raise ClientError if compaction may have removed records that the state depends on."""
+    compacted = await history.compacted(topic for topic, _ in runner.inputs)
+    streams = Certainties(
+        runner.topology, runner.settings, uses_clock=False, compacted=compacted
+    ).streams_of_compacted_topics()
+    if streams and runner.topology.stores:
+        reason = "it is compacted, and read as a stream: records that the state depends on may be gone"
+        raise ClientError(Failure.REFUSED, reason, what=f"topic {streams[0]}")
 
 
 async def _drain(old: Application, old_id: str) -> None:

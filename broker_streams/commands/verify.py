@@ -12,7 +12,6 @@ from typing import Any, Final
 import click
 
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.offsets import Isolation
 from broker_cy.client.program import EXIT_FAILED
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import plural
@@ -21,11 +20,14 @@ from broker_streams.application import Application, load
 from broker_streams.commands.context import (
     PROGRAM,
     application_argument,
+    archive_of,
     bootstrap_option,
     changes,
     client_of,
     errors,
     first_option,
+    history_options,
+    isolation_of,
     json_option,
     settings_option,
 )
@@ -42,6 +44,7 @@ from broker_streams.offline.checking import (
     Wanted,
     check,
 )
+from broker_streams.offline.history import Archive, History
 from broker_streams.offline.inputs import EARLIEST, POINT_HELP, counts_of, point
 from broker_streams.offline.results import Row
 from broker_streams.offline.runner import Runner
@@ -74,14 +77,15 @@ _COMPARED: Final = {
     help=f"Where the application began, without state: {POINT_HELP}.",
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Compare only this topic; repeatable.")
+@history_options
 @first_option("Deviations")
 @settings_option
 @bootstrap_option
 @json_option
 @click.pass_context
 def verify_command(
-    context: click.Context, /, file: Path, begin: str, topics: tuple[str, ...], first: int, changed: tuple[str, ...],
-    bootstrap: str | None, as_json: bool,
+    context: click.Context, /, file: Path, begin: str, topics: tuple[str, ...], first: int, segments: tuple[Path, ...],
+    lake: Path | None, accept_gaps: bool, changed: tuple[str, ...], bootstrap: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Prove that the application APP.py has written each result exactly once.
 
@@ -91,7 +95,8 @@ def verify_command(
     """
     with errors(context, as_json=as_json):
         application = load(file, changes(changed, bootstrap))
-        found = asyncio.run(_verify(application, begin, topics, first))
+        archive = archive_of(segments, lake, accept_gaps=accept_gaps)
+        found = asyncio.run(_verify(application, begin, topics, first, archive))
         serdes = Serdes(application.topology, application.config, {})
         if as_json:
             print(json.dumps(check_fields(found, serdes), ensure_ascii=False))
@@ -103,22 +108,23 @@ def verify_command(
             context.exit(EXIT_FAILED)
 
 
-async def _verify(application: Application, begin: str, topics: tuple[str, ...], first: int) -> Check:
+async def _verify(
+    application: Application, begin: str, topics: tuple[str, ...], first: int, archive: Archive | None
+) -> Check:
     settings = HostSettings.of(application.config)
-    isolation = Isolation.READ_COMMITTED if settings.is_exactly_once else Isolation.READ_UNCOMMITTED
     async with client_of(application, f"{PROGRAM}-verify") as client:
+        history = History(client, isolation_of(settings), archive)
         runner = Runner(application.topology, settings.task, await counts_of(client, application.topology))
         starts: dict[TopicPartition, int] = {}
         if begin != EARLIEST:
             starts = await point(
-                client,
+                history,
                 [TopicPartition(*place) for place in runner.inputs],
                 begin,
                 group_id=settings.application_id,
-                isolation=isolation,
                 now_ms=lambda: time.time_ns() // 1_000_000,
             )
-        found = await check(client, runner, isolation, Wanted(starts, topics, first))
+        found = await check(history, runner, Wanted(starts, topics, first))
         runner.close()
         return found
 

@@ -13,7 +13,7 @@ Functions of aggregates count as ones whose result does not depend on the order 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -96,10 +96,15 @@ _BUFFERS: Final = (StoreKind.SUPPRESSION_BUFFER, StoreKind.JOIN_BUFFER, StoreKin
 
 
 class Certainties:
-    """The certainty of each topic that a topology writes. `uses_clock`: a processor was called by the clock."""
+    """The certainty of each topic that a topology writes. `uses_clock`: a processor was called by the clock.
+    `compacted`: input topics in which later records replace earlier ones of their keys.
+    """
 
-    def __init__(self, topology: Topology, settings: TaskSettings, *, uses_clock: bool) -> None:
+    def __init__(
+        self, topology: Topology, settings: TaskSettings, *, uses_clock: bool, compacted: Collection[str] = ()
+    ) -> None:
         self._topology, self._settings, self._uses_clock = topology, settings, uses_clock
+        self._compacted = frozenset(compacted)
         self._stores = {each.name: each for each in topology.stores}
         self._of_node: dict[str, Certainty] = {}
         self._sources: dict[str, frozenset[str]] = {}
@@ -172,6 +177,11 @@ class Certainties:
         extractor = node.timestamp_extractor or self._settings.timestamp_extractor
         if extractor is TimestampExtractor.WALL_CLOCK:
             return Certainty(Level.NOTHING, "timestamps are those of the clock")
+        replaced = sorted(self._compacted.intersection(node.topics))
+        if replaced and not self._is_table(node):
+            return Certainty(Level.NOTHING, f"{replaced[0]} is compacted: records of the stream may be gone")
+        if replaced:
+            return Certainty(Level.LAST, f"{replaced[0]} is compacted: earlier rows of the table may be gone")
         if len(node.topics) > 1:
             return Certainty(Level.CONTENTS, "several topics are merged")
         (topic,) = node.topics
@@ -179,11 +189,25 @@ class Certainties:
             return Certainty(Level.RECORDS)
         return self._of_internal[topic].at_most(Level.CONTENTS, "several tasks write to a repartition topic")
 
+    def streams_of_compacted_topics(self) -> list[str]:
+        """Topics that compaction makes incomplete: they are read as streams."""
+        sources = [node for node in self._topology.nodes if isinstance(node, Source) and not self._is_table(node)]
+        return sorted(self._compacted.intersection(topic for node in sources for topic in node.topics))
+
+    def _is_table(self, node: Source) -> bool:
+        """Whether only tables read the source, so its last records are enough."""
+        readers = [each for each in self._topology.nodes if not isinstance(each, Source) and node.name in each.parents]
+        return node.name in self._topology.global_nodes or all(
+            isinstance(each, ProcessorNode) and isinstance(each.step, TableSource) for each in readers
+        )
+
     def _processor(self, node: ProcessorNode, given: Certainty, is_merged: bool) -> Certainty:
         step = node.step
         found = given
         if isinstance(step, _JOINS_OF_TABLES):
             found = given.at_most(Level.LAST, "tables are joined")
+        elif isinstance(step, StoredFold) and given.level <= Level.LAST:
+            found = Certainty(Level.NOTHING, f"it has a part for each update of a table: {given.reason}")
         elif isinstance(step, _TABLES):
             if given.level < Level.RECORDS:
                 late = " of records, and on which came late for their windows" if isinstance(step, WindowedFold) else ""

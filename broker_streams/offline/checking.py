@@ -14,7 +14,8 @@ from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Start
 from broker_streams.offline.certainty import Certainties, Certainty, Level
 from broker_streams.offline.cut import Cut, consistent_cut
-from broker_streams.offline.inputs import chunks, feed, inputs_of
+from broker_streams.offline.history import POLICY, History, chunks, inputs_of
+from broker_streams.offline.inputs import feed
 from broker_streams.offline.results import ANY_PARTITION, Results, Row, Side
 from broker_streams.offline.runner import Result, Runner
 from broker_streams.plan.topology import Sink, Topology
@@ -24,7 +25,6 @@ WRITTEN: Final = Side.OLD
 RECOMPUTED: Final = Side.NEW
 # Topics between sub-topologies, for applications whose group has no topology: those on Spark.
 _REPARTITION: Final = re.compile(r".*-repartition|.*-KTABLE-FK-JOIN-SUBSCRIPTION-(?:REGISTRATION|RESPONSE)-\d+-topic")
-_POLICY: Final = "cleanup.policy"
 
 
 class Deviation(NamedTuple):
@@ -102,14 +102,14 @@ class Wanted:
 Take = Callable[[list[Result]], Awaitable[None]]
 
 
-async def check(
-    client: AdminClient, runner: Runner, isolation: Isolation, wanted: Wanted, also: Take | None = None
-) -> Check:
+async def check(history: History, runner: Runner, wanted: Wanted, also: Take | None = None) -> Check:
     """Compare what an application has written with what the runner computes. `also` gets the results of the runner.
     Raises ClientError, StreamsError.
     """
+    client, isolation = history.client, history.isolation
     topology, settings = runner.topology, runner.settings
-    certainties = Certainties(topology, settings, uses_clock=runner.uses_clock)
+    compacted = await history.compacted(topic for topic, _ in runner.inputs)
+    certainties = Certainties(topology, settings, uses_clock=runner.uses_clock, compacted=compacted)
     changelogs = certainties.changelogs() if wanted.with_changelogs else {}
     existing = {each.name: len(each.partitions) for each in await client.topics.list_all()}
     every = (*certainties.topics().items(), *changelogs.items())
@@ -123,7 +123,7 @@ async def check(
     writer_id = wanted.group_id or settings.application_id
     repartition = await repartition_partitions(client, writer_id, existing)
     cut = await consistent_cut(client, writer_id, outputs, repartition)
-    starts, ends, notes = await _range(client, topology, runner, cut, wanted, isolation)
+    starts, ends, notes = await _range(history, topology, runner, cut, wanted)
     with Results() as results:
         tasks: dict[tuple[str, int], set[tuple[int, int]]] = {}
 
@@ -132,7 +132,7 @@ async def check(
             if also is not None:
                 await also(made)
 
-        processed = await feed(client, runner, starts, ends, take, isolation=isolation)
+        processed = await feed(history, runner, starts, ends, take)
         begins = await _read_written(client, outputs, cut, results, isolation)
         shared = {place for place, owners in tasks.items() if len(owners) > 1}
         found = []
@@ -181,11 +181,11 @@ async def repartition_partitions(
 
 
 async def _range(
-    client: AdminClient, topology: Topology, runner: Runner, cut: Cut, wanted: Wanted, isolation: Isolation
+    history: History, topology: Topology, runner: Runner, cut: Cut, wanted: Wanted
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], list[str]]:
     """Where the input begins and ends. Raises ClientError: records of the begin are gone, on which state depends."""
     keys = [TopicPartition(*place) for place in runner.inputs]
-    spans = await client.records.spans(keys, Start.earliest(), isolation=isolation)
+    spans = await history.spans(keys, Start.earliest())
     starts, ends, notes = {}, {}, []
     for key in keys:
         begin = wanted.starts.get(key, 0)
@@ -195,7 +195,7 @@ async def _range(
             if topology.stores:
                 reason = (
                     f"the log begins at offset {spans[key].earliest}: records that the state depends on were deleted,"
-                    " so the results cannot be computed again"
+                    " so the results cannot be computed again without an archive (--segments, --lake) of them"
                 )
                 raise ClientError(Failure.REFUSED, reason, what=f"partition {key}")
             notes.append(f"{key} begins at offset {spans[key].earliest}: results of earlier records are not compared")
@@ -221,8 +221,8 @@ async def _limited(
 ) -> tuple[Certainty, bool]:
     """The certainty as far as the topic still has its records, and whether keys may have been deleted."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    described = (await client.configs.describe([resource], names=[_POLICY])).whole()[resource]
-    policy = next((each.value or "" for each in described if each.name == _POLICY), "")
+    described = (await client.configs.describe([resource], names=[POLICY])).whole()[resource]
+    policy = next((each.value or "" for each in described if each.name == POLICY), "")
     is_cut = any(key.topic == topic and at > 0 for key, at in begins.items())
     if not is_changelog and "compact" in policy:
         certainty = certainty.at_most(Level.LAST, "the topic is compacted")

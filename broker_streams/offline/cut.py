@@ -14,7 +14,7 @@ from broker_cy.admin import AdminClient, ClientError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Start
-from broker_streams.offline.inputs import chunks
+from broker_streams.offline.history import chunks
 
 # An application that commits all the time has no such moment.
 PATIENCE_S: Final = 30.0

@@ -1,4 +1,4 @@
-"""Recorded records of the cluster as inputs of a runner, up to exact offsets.
+"""Recorded records as inputs of a runner, up to exact offsets.
 
 Each input partition has a reader of its own, as the runner asks for one partition at a time. The records that wait in
 memory are bounded: one chunk of each partition in the runner, and what its reader reads ahead.
@@ -13,18 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from broker_cy.admin import AdminClient, ClientError, Failure
-from broker_cy.admin.fetched import Chunk
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Start
 from broker_cy.admin.reset import read_offsets
 from broker_cy.client.quantities import parse_time
 from broker_streams.kernel.partition_group import Parts as Input
+from broker_streams.offline.history import History
 from broker_streams.offline.runner import Result, Runner
 from broker_streams.plan.topology import Sink, Source, Topology
 
-# Bytes of one answer of a partition, about a chunk.
-CHUNK_BYTES: Final = 256 << 10
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 COMMITTED: Final = "committed"
@@ -44,28 +41,27 @@ async def counts_of(client: AdminClient, topology: Topology) -> dict[str, int]:
 
 
 async def point(
-    client: AdminClient,
+    history: History,
     keys: Iterable[TopicPartition],
     text: str,
     *,
     group_id: str,
-    isolation: Isolation,
     now_ms: Callable[[], int],
 ) -> dict[TopicPartition, int]:
     """Offsets of partitions at a point that a user names (POINT_HELP). Raises ClientError."""
     wanted = list(keys)
     if text == COMMITTED:
-        committed = (await client.group_offsets.fetch([group_id], stable=True)).whole()[group_id]
+        committed = (await history.client.group_offsets.fetch([group_id], stable=True)).whole()[group_id]
         missing = next((key for key in wanted if key not in committed), None)
         if missing is not None and not any(key in committed for key in wanted):
             raise ClientError(Failure.INVALID, f"nothing is committed for {missing}", what=f"application {group_id}")
         # A partition from which nothing was processed has no commit.
-        spans = await client.records.spans(wanted, Start.earliest(), isolation=isolation)
+        spans = await history.spans(wanted, Start.earliest())
         return {key: committed[key].offset if key in committed else spans[key].earliest for key in wanted}
     if text.endswith(".csv"):
         if not Path(text).is_file():
             raise ClientError(Failure.INVALID, f"{text} is no file")
-        return await _listed(client, wanted, text, isolation)
+        return await _listed(history, wanted, text)
     if text == EARLIEST:
         start = Start.earliest()
     elif text == LATEST:
@@ -75,15 +71,13 @@ async def point(
             start = Start.time(parse_time(text, now_ms))
         except ValueError as error:
             raise ClientError(Failure.INVALID, f"{error}; {POINT_HELP} is expected") from None
-    return {key: span.start for key, span in (await client.records.spans(wanted, start, isolation=isolation)).items()}
+    return {key: span.start for key, span in (await history.spans(wanted, start)).items()}
 
 
-async def _listed(
-    client: AdminClient, wanted: list[TopicPartition], text: str, isolation: Isolation
-) -> dict[TopicPartition, int]:
+async def _listed(history: History, wanted: list[TopicPartition], text: str) -> dict[TopicPartition, int]:
     """The offsets of a file, which the log has."""
     listed = read_offsets(Path(text))
-    spans = await client.records.spans(wanted, Start.earliest(), isolation=isolation)
+    spans = await history.spans(wanted, Start.earliest())
     for key, span in spans.items():
         if key not in listed:
             raise ClientError(Failure.INVALID, f"no offset is given for {key}", what=text)
@@ -93,75 +87,39 @@ async def _listed(
     return {key: listed[key] for key in wanted}
 
 
-def inputs_of(chunk: Chunk) -> list[Input]:
-    """Raises ClientError: records are damaged, or were deleted before they were read."""
-    if chunk.damage:
-        raise ClientError(Failure.REFUSED, f"records cannot be read: {chunk.damage[0]}", what=str(chunk.partition))
-    if chunk.lost_from is not None:
-        reason = f"records from offset {chunk.lost_from} on were deleted before they were read"
-        raise ClientError(Failure.REFUSED, reason, what=str(chunk.partition))
-    return [
-        (record.key, record.value, record.timestamp, record.offset, tuple(record.headers)) for record in chunk.records
-    ]
-
-
-async def chunks(
-    client: AdminClient,
-    starts: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int],
-    isolation: Isolation,
-) -> AsyncIterator[Chunk]:
-    """The chunks of all these partitions, in the order of each."""
-    wanted = {key: at for key, at in starts.items() if at < ends[key]}
-    if not wanted:
-        return
-    theirs = {key: ends[key] for key in wanted}
-    async with client.records.reader(
-        wanted, ends=theirs, isolation=isolation, partition_bytes_max=CHUNK_BYTES
-    ) as reader:
-        async for chunk in reader:
-            yield chunk
-
-
-async def fill_global_stores(client: AdminClient, runner: Runner, isolation: Isolation) -> None:
+async def fill_global_stores(history: History, runner: Runner) -> None:
     """Read the topics of global stores to the ends that they have now. Raises ClientError, StreamsError."""
     for topic in runner.global_topics:
-        keys = await client.records.partitions(topic)
-        spans = await client.records.spans(keys, Start.earliest(), isolation=isolation)
-        starts, ends = (
-            {key: span.start for key, span in spans.items()},
-            {key: span.end for key, span in spans.items()},
-        )
-        async for chunk in chunks(client, starts, ends, isolation):
-            runner.add_global(topic, inputs_of(chunk))
+        keys = await history.client.records.partitions(topic)
+        for key, span in (await history.spans(keys, Start.earliest())).items():
+            async for records in history.records(key, span.start, span.end):
+                runner.add_global(topic, records)
 
 
 async def feed(
-    client: AdminClient,
+    history: History,
     runner: Runner,
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     take: Callable[[list[Result]], Awaitable[None]],
-    *,
-    isolation: Isolation,
 ) -> int:
     """Process all records from `starts` to `ends`; `take` gets the results. Return how many records there were.
 
     Raises ClientError, StreamsError.
     """
-    await fill_global_stores(client, runner, isolation)
+    await fill_global_stores(history, runner)
     count = 0
     async with AsyncExitStack() as stack:
-        waiting: dict[TopicPartition, AsyncIterator[Chunk]] = {}
+        waiting: dict[TopicPartition, AsyncIterator[list[Input]]] = {}
         for place in runner.inputs:
             key = TopicPartition(*place)
-            found = chunks(client, {key: starts[key]}, {key: ends[key]}, isolation)
-            stack.push_async_callback(found.aclose)  # type: ignore[attr-defined]  # a generator
+            found = history.records(key, starts[key], ends[key])
+            stack.push_async_callback(found.aclose)
             waiting[key] = found
         await take(runner.take())
         while wanted := runner.wanted():
             for place in wanted:
-                records = await _next(waiting[TopicPartition(*place)])
+                records = await anext(waiting[TopicPartition(*place)], None)
                 if records is None:
                     runner.finish(*place)
                 else:
@@ -174,11 +132,3 @@ async def feed(
         runner.run()
         await take(runner.take())
     return count
-
-
-async def _next(source: AsyncIterator[Chunk]) -> list[Input] | None:
-    """The next records, None at the end."""
-    async for chunk in source:
-        if found := inputs_of(chunk):
-            return found
-    return None

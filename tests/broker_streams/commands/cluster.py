@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -46,10 +46,11 @@ def invoke(*arguments: str | Path) -> Result:
 
 
 class Cluster:
-    """A running broker."""
+    """A running broker. `log_dir` is that of its partitions, if it is known."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, log_dir: Path = Path()) -> None:
         self.bootstrap = bootstrap
+        self.log_dir = log_dir
         self._host: asyncio.Task[None]
 
     def application(self, folder: Path, name: str, text: str = COUNTS, *, inputs: str = "", outputs: str = "") -> Path:
@@ -64,10 +65,11 @@ class Cluster:
         async with AdminClient(self.bootstrap, timeout_s=WAIT_S) as client:
             yield client
 
-    def create(self, *names: str) -> None:
+    def create(self, *names: str, configs: Mapping[str, str] | None = None) -> None:
         async def job() -> None:
             async with self.client() as client:
-                (await client.topics.create([NewTopic(each, PARTITIONS, 1) for each in names])).whole()
+                made = [NewTopic(each, PARTITIONS, 1, configs=configs or {}) for each in names]
+                (await client.topics.create(made)).whole()
 
         asyncio.run(job())
 

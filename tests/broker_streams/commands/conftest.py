@@ -15,6 +15,6 @@ from tests.support.broker import BrokerProcess
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     made = BrokerProcess(tmp_path_factory.mktemp("streams-commands"), SETTINGS)
     try:
-        yield Cluster(made.start().bootstrap)
+        yield Cluster(made.start().bootstrap, made.data_dir)
     finally:
         made.close()
