@@ -137,3 +137,33 @@ def test_the_certainty_holds_in_any_order_of_arrival(build: Build) -> None:
                 assert list(results.contents("out")) == []
             if level is Level.RECORDS:
                 assert [number for number in results.orders("out") if len(owners[number]) == 1] == []
+
+
+@pytest.mark.parametrize(
+    ("build", "level", "streams"),
+    [
+        (lambda builder: builder.stream("in"), Level.NOTHING, ["in"]),
+        (lambda builder: builder.table("in").to_stream(), Level.LAST, []),
+        (lambda b: b.table("in").group_by(lambda k, v: (v, v)).count().to_stream(), Level.LAST, []),
+        (lambda builder: builder.stream("in").left_join(builder.table("other"), lambda a, b: a), Level.NOTHING, ["in"]),
+    ],
+)
+def test_compacted_inputs(build: Build, level: Level, streams: list[str]) -> None:
+    """If this fails, records that compaction removed from an input count as results that are missing."""
+    builder = StreamsBuilder()
+    build(builder).to("out", key=STRING)
+    found = Certainties(
+        builder.build(CONFIG).plan, TaskSettings.of(CONFIG), uses_clock=False, compacted={"in", "other", "another"}
+    )
+    assert found.topics()["out"].level is level
+    assert found.streams_of_compacted_topics() == streams
+
+
+def test_a_count_of_a_tables_updates_is_not_determined() -> None:
+    """If this fails, a legitimate number of updates counts as wrong."""
+    builder = StreamsBuilder()
+    counts = builder.stream("in").group_by(lambda key, value: value).count().to_stream()
+    counts.group_by_key().count().to_stream().to("out", key=STRING)
+    found = Certainties(builder.build(CONFIG).plan, TaskSettings.of(CONFIG), uses_clock=False)
+    assert found.topics()["out"].level is Level.NOTHING
+    assert "each update of a table" in found.topics()["out"].reason
