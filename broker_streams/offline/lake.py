@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 # Rows of a list, and of a read of a file.
 ROWS_MAX: Final = 4_096
-_NEEDED: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
+_PLACE: Final = ["topic", "partition"]
+_NEEDED: Final = (*_PLACE, "offset", "timestamp", "key", "value")
 # The files that Spark's streaming sink has committed; others in the folder are leftovers.
 _COMMITTED: Final = "_spark_metadata"
 
@@ -37,7 +38,6 @@ class _Piece(NamedTuple):
 
     first: int
     last: int
-    rows: int
     file: int
 
 
@@ -97,27 +97,26 @@ class LakeArchive:
         }
 
     def _pieces_of(self, number: int, wanted: Collection[TopicPartition]) -> Mapping[TopicPartition, _Piece]:
-        """Raises ClientError: rows of the file are out of order."""
+        """Raises ClientError: the file cannot be read, or is out of order."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         found: dict[TopicPartition, _Piece] = {}
         topics = sorted({key.topic for key in wanted})
-        for batch in self._batches(number, ["topic", "partition", "offset"], pc.field("topic").isin(topics)):
-            theirs = zip(*(batch.column(name).to_pylist() for name in ("topic", "partition", "offset")), strict=True)
-            for topic, partition, offset in theirs:
-                key = TopicPartition(str(topic), int(partition))
+        for batch in self._batches(number, [*_PLACE, "offset"], pc.field("topic").isin(topics)):
+            for place in pa.Table.from_batches([batch]).group_by(_PLACE).aggregate([]).to_pylist():
+                key = TopicPartition(str(place["topic"]), int(place["partition"]))
                 if key not in wanted:
                     continue
-                known = found.get(key)
-                if known is None:
-                    found[key] = _Piece(offset, offset, 1, number)
-                elif offset <= known.last:
-                    raise self._error(
-                        f"{key}: offset {offset} follows {known.last} in {self._files[number].path}: sort it within"
-                        " partitions by topic, partition and offset",
-                    )
-                else:
-                    found[key] = known._replace(last=offset, rows=known.rows + 1)
+                theirs = pc.and_(*(pc.equal(batch.column(name), place[name]) for name in _PLACE))
+                offsets = batch.column("offset").filter(theirs)
+                first, last = offsets[0].as_py(), offsets[-1].as_py()
+                known = found.get(key, _Piece(first, first, number))
+                if first < known.last or (pc.min(pc.pairwise_diff(offsets)).as_py() or 0) < 0:
+                    path = self._files[number].path
+                    reason = f"its offsets in {path} are out of order: sort it within partitions by topic, partition"
+                    raise self._error(f"{key}: {reason} and offset")
+                found[key] = known._replace(last=last)
         return found
 
     def _batches(self, number: int, columns: list[str], where: Any) -> Iterator[pa.RecordBatch]:

@@ -100,3 +100,14 @@ def test_a_delta_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "_delta_log").mkdir()
     with pytest.raises(ClientError, match="it is a Delta table"):
         read(tmp_path, 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [([0, 2, 1], "are out of order: sort it"), ([0, 1, 1, 2], "offset 1 twice")],
+)
+def test_rows_out_of_order(tmp_path: Path, offsets: list[int], message: str) -> None:
+    """If this fails, records are processed in another order than that of the topic, or twice."""
+    write(tmp_path / "a.parquet", offsets)
+    with pytest.raises(ClientError, match=message):
+        read(tmp_path, 0, 3)
