@@ -7,6 +7,7 @@ import pickle
 import random
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -303,8 +304,8 @@ def test_two_inputs_are_processed_in_the_order_of_their_timestamps(broker: Broke
     asyncio.run(job())
 
 
-def test_a_global_table_is_read_by_each_worker(broker: BrokerProcess) -> None:
-    """If this fails, tasks on Spark join with a global table that lacks rows."""
+def test_a_global_table_is_read_by_each_worker(broker: BrokerProcess, tmp_path: Path) -> None:
+    """If this fails, tasks on Spark join with a global table that lacks rows, or each worker reads all of it again."""
 
     async def job() -> None:
         name = "globe"
@@ -316,7 +317,8 @@ def test_a_global_table_is_read_by_each_worker(broker: BrokerProcess) -> None:
             await create(client, f"{name}-names", f"{name}-in", f"{name}-out")
             rows = [Record(timestamp=1, key=b"w%d" % each, value=b"n%d" % each) for each in range(KEYS)]
             await client.records.producer().send(f"{name}-names", rows)
-            async with driver(client, builder.build().plan, config_of(broker, name), random.Random(2)) as running:
+            config = config_of(broker, name, state_dir=str(tmp_path))
+            async with driver(client, builder.build().plan, config, random.Random(2)) as running:
                 for turn in range(4):
                     await write(client, f"{name}-in", turn * 10, 10)
                     await running.drain()
@@ -327,6 +329,13 @@ def test_a_global_table_is_read_by_each_worker(broker: BrokerProcess) -> None:
             rest = [f"w{each}=n{each}" for each in range(1, KEYS) for _ in range(8)]
             zero = [f"w0={each}" for each in ("n0", "m0", "m1", "m2") for _ in range(2)]
             assert sorted(each for values in found for each in values) == sorted(rest + zero)
+            async with driver(client, builder.build().plan, config, random.Random(2)) as running:
+                await write(client, f"{name}-in", 0, 10)
+                await running.drain()
+                found = await committed(client, f"{name}-out", PARTITIONS, lambda each: each.value.decode())
+                assert sum(each == "w0=m3" for values in found for each in values) == 2
+                # The rows that the driver before had not planned with.
+                assert max(each._globals.read for each in running.workers) <= 2
 
     asyncio.run(job())
 
