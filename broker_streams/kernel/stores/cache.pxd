@@ -1,4 +1,5 @@
 from broker_streams.kernel.forward cimport Moment
+from broker_streams.kernel.stores.ordered cimport OrderedKeys
 
 
 cdef class Entry:
@@ -31,7 +32,7 @@ cdef class StoreCache:
     cdef Moment task
     cdef object flush_entry
     cdef dict nodes
-    cdef object keys
+    cdef OrderedKeys keys
     cdef Node oldest
     cdef Node newest
     cdef Node first_changed

@@ -9,8 +9,8 @@ The order in which changes leave the cache decides the order of results, so it i
 cimport cython
 
 from broker_streams.kernel.forward cimport Moment
+from broker_streams.kernel.stores.ordered cimport OrderedKeys
 
-from broker_streams.kernel.stores.ordered import OrderedKeys
 from broker_streams.records import NO_HEADERS, RecordMetadata
 
 cdef enum:
@@ -153,7 +153,7 @@ cdef class StoreCache:
             node = Node.__new__(Node)
             node.key = key
             self.nodes[key] = node
-            self.keys.add(key)
+            self.keys.put(key)
             self.cache.size_bytes += entry.size_bytes
             self.link(node)
         else:

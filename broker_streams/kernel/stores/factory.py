@@ -10,8 +10,8 @@ from broker_streams.kernel.processor import TaskState
 from broker_streams.kernel.stores.bound import Bound, Changed, TimestampedBound
 from broker_streams.kernel.stores.cache import Cache
 from broker_streams.kernel.stores.join_buffer import JoinBuffer
+from broker_streams.kernel.stores.key_rows import KeyRows
 from broker_streams.kernel.stores.key_value import (
-    CachingKeyValue,
     KeyValueBytes,
     KeyValueStore,
     LoggedKeyValue,
@@ -106,7 +106,7 @@ class StoreOpener:
             logs_headers = bool(store.options.get("logs_headers"))
             layers = LoggedKeyValue(store.name, layers, self.task, self.changed, timestamped, logs_headers)
         if store.caching and self.cache is not None:
-            layers = CachingKeyValue(layers, self.cache, self.task)
+            layers = KeyRows(layers, self.cache, self.task)
         if timestamped:
             return TimestampedKeyValueStore(self.bound(store, TimestampedBound), below, layers, True)
         return KeyValueStore(self.bound(store, Bound), below, layers, False)
@@ -118,7 +118,7 @@ class StoreOpener:
         rows = LruRows(store.options["max_rows"])
         layers: KeyValueBytes = LoggedLru(store.name, rows, self.task, self.changed) if store.logging else rows
         if store.caching and self.cache is not None:
-            layers = CachingKeyValue(layers, self.cache, self.task)
+            layers = KeyRows(layers, self.cache, self.task)
         return KeyValueStore(self.bound(store, Bound), rows, layers, False)
 
     def window(self, store: Store) -> WindowStore:

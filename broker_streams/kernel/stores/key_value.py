@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 from broker_streams.kernel.processor import TaskState
 from broker_streams.kernel.stores.bound import Bound, Changed, Listener, to_timestamped
-from broker_streams.kernel.stores.cache import Cache, Entry, StoreCache
+from broker_streams.kernel.stores.key_rows import KeyListener, KeyRows
 from broker_streams.kernel.stores.keys import next_prefix, unpack_long
 from broker_streams.kernel.stores.maps import RowMap
-from broker_streams.kernel.stores.merge import merged
-from broker_streams.records import NO_HEADERS, Change, Headers, KeyValue, Record, ValueAndTimestamp
+from broker_streams.kernel.stores.row_formats import KeyWriter, TimestampedReader, TimestampedWriter
+from broker_streams.records import NO_HEADERS, Headers, KeyValue, ValueAndTimestamp
 from broker_streams.serdes import Serde
 
 Rows = Iterator[tuple[bytes, bytes]]
@@ -70,63 +70,6 @@ class LoggedKeyValue:
         return len(self._below)
 
 
-def _same(key: bytes) -> bytes:
-    return key
-
-
-class CachingKeyValue:
-    """Keeps changes back. `listener` gets key, new value, old value, and the record of the change as Entry."""
-
-    __slots__ = ("_below", "_cache", "listener", "send_old_values")
-
-    def __init__(self, below: KeyValueBytes, cache: Cache, task: TaskState) -> None:
-        self._below = below
-        self._cache = StoreCache(cache, task, self._flush_entry)
-        self.listener: Any = None
-        self.send_old_values = False
-
-    def get(self, key: bytes) -> bytes | None:
-        entry = self._cache.get(key)
-        if entry is not None:
-            return entry.value
-        value = self._below.get(key)
-        if value is not None:
-            self._cache.put_read(key, value)
-        return value
-
-    def peek(self, key: bytes) -> bytes | None:
-        """As `get`, for a reader outside of the task: nothing enters the cache, so no row leaves it."""
-        entry = self._cache.get(key)
-        return self._below.get(key) if entry is None else entry.value
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        self._cache.put(key, value)
-
-    def items(
-        self, low: bytes | None = None, high: bytes | None = None, with_high: bool = True, reverse: bool = False
-    ) -> Rows:
-        stored = self._below.items(low, high, with_high, reverse)
-        return merged(self._cache.items(low, high, with_high, reverse), stored, _same, reverse)
-
-    def _flush_entry(self, key: bytes, entry: Entry) -> None:
-        new = entry.value
-        listener = self.listener
-        if listener is None:
-            self._below.put(key, new)
-            return
-        old = self._below.get(key) if new is None or self.send_old_values else None
-        # A row that came and went between two commits leaves no trace.
-        if new is not None or old is not None:
-            self._below.put(key, new)
-            listener(key, new, old if self.send_old_values else None, entry)
-
-    def flush(self) -> None:
-        self._cache.flush()
-
-    def __len__(self) -> int:
-        return len(self._below)
-
-
 class KeyValueStore:
     """A key-value store as processors and users see it."""
 
@@ -148,7 +91,7 @@ class KeyValueStore:
     def peek(self, key: Any) -> Any:
         """As `get`, for a reader outside of the task: no row leaves the cache because of it."""
         layers = self._layers
-        read = layers.peek if isinstance(layers, CachingKeyValue) else layers.get
+        read = layers.peek if isinstance(layers, KeyRows) else layers.get
         return self._value_of(read(self._key(key)))
 
     def put(self, key: Any, value: Any) -> None:
@@ -228,27 +171,15 @@ class KeyValueStore:
         A change of a timestamped store has plain values, and the record has the timestamp of the new value.
         """
         layers = self._layers
-        if not isinstance(layers, CachingKeyValue):
+        if not isinstance(layers, KeyRows):
             return False
-        key_of, value_of = self._bound.key_of, self._value_of
-        timestamped = self._timestamped
-
-        def pass_on(key: bytes, new: bytes | None, old: bytes | None, entry: Entry) -> None:
-            value, previous = value_of(new), value_of(old)
-            timestamp = entry.timestamp
-            if timestamped:
-                if value is not None:
-                    value, timestamp = value
-                previous = previous and previous[0]
-            listener(Record(key_of(key), Change(value, previous), timestamp, entry.headers))
-
-        layers.listener = pass_on
+        layers.listener = KeyListener(self._bound.key_of, self._value_of, self._timestamped, listener)
         layers.send_old_values = send_old_values
         return True
 
     def flush(self) -> None:
         """Write the cached rows, and pass their changes on."""
-        if isinstance(self._layers, CachingKeyValue):
+        if isinstance(self._layers, KeyRows):
             self._layers.flush()
 
     def restore(self, key: bytes, value: bytes | None, timestamp: int, headers: Headers = NO_HEADERS) -> None:
@@ -271,6 +202,18 @@ class KeyValueStore:
 
 class TimestampedKeyValueStore(KeyValueStore):
     """A store whose values are ValueAndTimestamp."""
+
+    def direct(self) -> tuple[KeyWriter, TimestampedReader, TimestampedWriter, KeyRows] | None:
+        """The parts of a store with a cache, for a processor that updates single rows often; None: it has no cache, or
+        its calls are measured.
+        """
+        bound, rows = self._bound, self._layers
+        if not isinstance(rows, KeyRows) or "get" in vars(self) or "put" in vars(self):
+            return None
+        read, write = bound.value_of, bound.value
+        if not isinstance(read, TimestampedReader) or not isinstance(write, TimestampedWriter):
+            return None
+        return bound.key, read, write, rows
 
     def get_with_binary(self, key: Any) -> tuple[ValueAndTimestamp | None, bytes | None]:
         """The value, and its bytes for `put_if_different_values`."""

@@ -19,7 +19,8 @@ def merged(
     """
     store_row = next(stored, None)
     for key, value in cached:
-        at = place(key)
+        # Most rows are in the cache alone.
+        at: Any = None if store_row is None else place(key)
         while store_row is not None:
             store_at = place(store_row[0])
             if (at <= store_at) if not reverse else (at >= store_at):

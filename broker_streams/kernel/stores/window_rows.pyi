@@ -7,7 +7,7 @@ from broker_streams.kernel.stores.row_formats import Reader
 from broker_streams.records import Record
 
 class WindowRows:
-    """The layouts of keys are those of keys.py. `_cache` is what Python calls: a wrapper may count its calls."""
+    """The layouts of keys are those of keys.pyx. `_cache` is what Python calls: a wrapper may count its calls."""
 
     _cache: Any
     _below: Any

@@ -26,7 +26,7 @@ cdef object new_tuple = tuple.__new__
 
 
 cdef class WindowRows:
-    """The layouts of keys are those of keys.py. `_cache` is what Python calls: a wrapper may count its calls."""
+    """The layouts of keys are those of keys.pyx. `_cache` is what Python calls: a wrapper may count its calls."""
 
     def __init__(self, below, Cache cache not None, Moment task not None, long long interval_ms, bint by_time):
         self._below = below

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+from typing import Any
+
+import pytest
 
 from broker_streams.kernel.stores import keys
 
@@ -31,6 +34,26 @@ def test_parts_are_the_inverse() -> None:
         assert keys.time_first_window_parts(keys.time_first_window_key(key, one, 9)) == (key, one, 9)
         assert keys.time_first_session_parts(keys.time_first_session_key(key, one, two)) == (key, one, two)
         assert keys.join_side_parts(keys.join_side_key(key, one, False)) == (key, one, False)
+
+
+def test_bytes_that_are_no_keys_are_refused() -> None:
+    """If this fails, a damaged row of a file reads memory behind it, or ends the process."""
+    calls = (keys.window_parts, keys.session_parts, keys.time_first_window_parts, keys.time_first_session_parts)
+    for call, least in zip(calls, (12, 16, 13, 17), strict=True):
+        assert call(bytes(least))[0] == b""
+        with pytest.raises(ValueError, match=f"{least - 1} bytes; {least} are the least"):
+            call(bytes(least - 1))
+    none: Any = None
+    for make in (keys.window_key, keys.time_first_window_key):
+        with pytest.raises(TypeError):
+            make(none, 1)
+    for of_session in (keys.session_key, keys.time_first_session_key, keys.key_first_session_key):
+        with pytest.raises(TypeError):
+            of_session(none, 1, 2)
+        with pytest.raises(OverflowError):
+            of_session(b"k", 1 << 63, 2)
+    assert keys.window_end(keys.MAX_LONG - 1, 5) == keys.MAX_LONG
+    assert [keys.next_prefix(each) for each in (b"a\xff", b"\xff", b"", b"ab")] == [b"b", None, None, b"ac"]
 
 
 def test_a_segment_is_rounded_as_in_java() -> None:

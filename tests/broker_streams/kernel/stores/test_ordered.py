@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
-from broker_streams.kernel.stores import ordered
 from broker_streams.kernel.stores.ordered import OrderedKeys, OrderedMap
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_keys_are_those_of_a_sorted_list(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_keys_are_those_of_a_sorted_list(seed: int) -> None:
     """If this fails, an iteration misses rows, or shows them in another order than Kafka's."""
-    monkeypatch.setattr(ordered, "CHUNK", 4)
-    monkeypatch.setattr(ordered, "FEW", 6)
     draw = random.Random(seed)
-    keys, twin = OrderedKeys(), set[bytes]()
+    keys, twin = OrderedKeys(chunk_keys=4, few=6), set[bytes]()
     for step in range(3000):
         key = draw.randbytes(draw.randrange(1, 3))
         if key in twin and draw.random() < (0.9 if step % 1000 > 700 else 0.4):
@@ -39,6 +37,16 @@ def test_keys_are_those_of_a_sorted_list(monkeypatch: pytest.MonkeyPatch, seed: 
     keys.clear()
     keys.add(b"a")
     assert list(keys) == [b"a"]
+
+
+def test_other_keys_than_bytes_are_refused() -> None:
+    """If this fails, a serde of a user that returns other bytes ends the process."""
+    keys = OrderedKeys()
+    other: Any = memoryview(b"a")
+    keys.add(b"b")
+    keys.add(other)
+    with pytest.raises(TypeError):
+        keys.between()
 
 
 def test_an_iteration_shows_the_rows_of_its_beginning() -> None:
