@@ -8,21 +8,21 @@ from typing import Any, Final
 from broker_streams.records import NO_HEADERS, Headers
 from broker_streams.serdes import SerdeError, shown
 
+# Not in the serde: a decoder cannot be copied to another process.
+_encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_decode: Final = json.JSONDecoder().decode
+
 
 class JsonSerde:
     """A record whose value is the JSON text `null` has None as its value; None itself is a tombstone."""
 
     name: Final = "JSON"
 
-    def __init__(self) -> None:
-        self._encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-        self._decode = json.JSONDecoder().decode
-
     def serialize(self, topic: str, value: Any, headers: Headers = NO_HEADERS) -> bytes | None:
         if value is None:
             return None
         try:
-            return self._encode(value).encode()
+            return _encode(value).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise SerdeError(f"{topic}: {shown(value)} cannot be JSON: {error}") from None
 
@@ -30,7 +30,7 @@ class JsonSerde:
         if data is None:
             return None
         try:
-            return self._decode(data.decode())
+            return _decode(data.decode())
         except (ValueError, RecursionError) as error:
             raise SerdeError(f"{topic}: {shown(data)} is no JSON: {error}") from None
 

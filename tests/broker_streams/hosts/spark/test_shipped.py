@@ -6,12 +6,15 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import broker_streams
+from broker_streams import JSON, STRING, AvroSerde, JsonSchemaSerde, ProtobufSerde, StreamsBuilder
 from broker_streams.application import load
 from broker_streams.hosts.spark.host import SparkApplication, SparkHost
-from broker_streams.hosts.spark.shipped import Shipped, packed
+from broker_streams.hosts.spark.shipped import Shipped, packed, unpacked
 from broker_streams.hosts.spark.worker import file_name
 
 APPLICATION = """
@@ -56,6 +59,37 @@ def test_a_worker_runs_functions_of_the_application_and_of_modules_beside_it(tmp
     (tmp_path / "data").write_bytes(data)
     ran = subprocess.run([sys.executable, "-c", WORKER, tmp_path / "data"], capture_output=True, text=True, check=False)
     assert (ran.stdout, ran.returncode) == ("TEA!\n", 0), ran.stderr
+
+
+SERDES = ("JSON", "STRING", "BYTES", "BOOLEAN", "UUID", "VOID", "SHORT", "INTEGER", "LONG", "FLOAT", "DOUBLE")
+
+
+def serdes() -> dict[str, Any]:
+    from broker_streams.serdes.delimited import DelimitedSerde
+    from broker_streams.serdes.lists import ListSerde
+
+    record = {"type": "record", "name": "Order", "fields": [{"name": "price", "type": "long"}]}
+    return {
+        **{name: getattr(broker_streams, name) for name in SERDES},
+        "Avro": AvroSerde(record),
+        "JSON Schema": JsonSchemaSerde({"type": "object"}),
+        "Protobuf": ProtobufSerde('syntax = "proto3"; message Order { int64 price = 1; }'),
+        "delimited": DelimitedSerde({"name": "string"}),
+        "list": ListSerde(JSON),
+    }
+
+
+def test_each_serde_can_be_copied_to_workers() -> None:
+    """If this fails, an application with this serde runs in one process, and is refused on Spark."""
+    for name, serde in serdes().items():
+        builder = StreamsBuilder()
+        builder.stream("in", key=STRING, value=serde).to("out", key=STRING, value=serde)
+        config = {"application.id": "copied", "schema.registry.url": "mock://copied", "default.value.serde": serde}
+        copied = unpacked(packed(Shipped(builder.build().plan, config)))
+        assert [node.name for node in copied.topology.nodes] == [
+            "KSTREAM-SOURCE-0000000000",
+            "KSTREAM-SINK-0000000001",
+        ], name
 
 
 def test_another_application_has_another_file() -> None:
