@@ -74,6 +74,11 @@ def resident_bytes(pid: int) -> int:
     return _fields(Path(f"/proc/{pid}/status"))["VmRSS"] * 1024
 
 
+def proportional_bytes(pid: int) -> int:
+    """Return the proportional set size: a page that n processes have counts as an nth part of it."""
+    return _fields(Path(f"/proc/{pid}/smaps_rollup"))["Pss"] * 1024
+
+
 def peak_resident_bytes(pid: int) -> int:
     """Return the highest resident set since the process began (VmHWM)."""
     return _fields(Path(f"/proc/{pid}/status"))["VmHWM"] * 1024

@@ -37,6 +37,8 @@ class Topic(NamedTuple):
     target: str
     copy: str = ""
     record_bytes: int = RECORD_BYTES
+    # Different keys of the records of a schedule; none have keys with 0.
+    record_keys: int = 0
 
     @property
     def remote(self) -> str:
@@ -107,11 +109,18 @@ async def _produce(client: AdminClient, topic: Topic, records: int, ticks: int) 
         due_s = begun_s + tick * TICK_S
         await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
         now_ms = int(time.time() * 1000)
-        batch = [Record(timestamp=now_ms, value=_DUE % due_s + filler) for _ in range(records)]
+        batch = [
+            Record(timestamp=now_ms, key=_key(topic, tick * records + number), value=_DUE % due_s + filler)
+            for number in range(records)
+        ]
         send = asyncio.create_task(producer.send_batch(topic.keys[tick % PARTITIONS], batch))
         sends.add(send)
         send.add_done_callback(sends.discard)
     await asyncio.gather(*sends)
+
+
+def _key(topic: Topic, number: int) -> bytes | None:
+    return b"key-%d" % (number % topic.record_keys) if topic.record_keys else None
 
 
 async def _read(client: AdminClient, offsets: dict[TopicPartition, int], wanted: int, found: list[float]) -> None:

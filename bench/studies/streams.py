@@ -19,7 +19,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -62,6 +62,12 @@ STREAMS: Final = Artifact("org.apache.kafka", "kafka-streams", kafka_dist.VERSIO
 _ROOT: Final = Path(__file__).resolve().parents[1]
 APPLICATIONS: Final = _ROOT / "specs" / "streams"
 SIDES: Final = ("ours", "kafka")
+BROKER: Final = {
+    "transaction.state.log.replication.factor": "1",
+    "offsets.topic.replication.factor": "1",
+    "brokercy.metrics.sample.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+}
 JAVA: Final = _ROOT / "steady_clients" / "StreamsApplication.java"
 
 
@@ -84,7 +90,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def fill(bootstrap: str, records: int) -> None:
     """Write the records in order of time, 100,000 in each minute."""
-    asyncio.run(_create(bootstrap, "in", "out"))
+    asyncio.run(create(bootstrap, "in", "out"))
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -109,7 +115,7 @@ def fill(bootstrap: str, records: int) -> None:
     producer.flush(WAIT_S)
 
 
-async def _create(bootstrap: str, *names: str) -> None:
+async def create(bootstrap: str, *names: str) -> None:
     async with AdminClient(bootstrap, timeout_s=WAIT_S) as client:
         # The timestamps are of 2023: with a limit, retention deletes the records as soon as it looks.
         topics = [NewTopic(name, PARTITIONS, 1, configs={"retention.ms": "-1"}) for name in names]
@@ -125,18 +131,20 @@ def running(command: list[object], place: Path, name: str, env: Mapping[str, str
         child.kill()
 
 
-def measured(bootstrap: str, group: str, records: int, child: Child) -> Run:
-    """Wait until the program has processed all records. Raises TimeoutError."""
-    return asyncio.run(_measured(bootstrap, group, records, child))
+def measured(bootstrap: str, group: str, records: int, child: Child, cpu_s: Callable[[], float] | None = None) -> Run:
+    """Wait until the program has processed all records. `cpu_s` tells the CPU of a program of several processes. Raises
+    TimeoutError.
+    """
+    return asyncio.run(_measured(bootstrap, group, records, child, cpu_s or (lambda: usage(child.pid).cpu_s)))
 
 
-async def _measured(bootstrap: str, group: str, records: int, child: Child) -> Run:
+async def _measured(bootstrap: str, group: str, records: int, child: Child, cpu_s: Callable[[], float]) -> Run:
     warm: tuple[int, float, float] | None = None
     async with AdminClient(bootstrap, timeout_s=WAIT_S) as client, asyncio.timeout(WAIT_S):
         while True:
             offsets = (await client.group_offsets.fetch([group])).whole()[group]
             done = sum(each.offset for key, each in offsets.items() if key.topic == "in")
-            now = done, time.monotonic(), usage(child.pid).cpu_s
+            now = done, time.monotonic(), cpu_s()
             if warm is None and done >= records * WARM:
                 warm = now
             if done >= records and warm is not None:
@@ -163,6 +171,7 @@ def application(
     command: list[object]
     if side == "ours":
         command = [sys.executable, "-m", "broker_streams", "run", APPLICATIONS / f"{kind}.py", "-b", bootstrap]
+        command += ["--host", "embedded"]
         command += ["-X", f"application.id={group}", "-X", f"commit.interval.ms={commit_ms}"]
     else:
         class_path = jars()
@@ -208,7 +217,7 @@ def _latency(part: str, pair: int, given: argparse.Namespace, bootstrap: str, pl
         group = f"latency-{side}-{pair}"
         # Topics of its own: the records of the other parts are no load here.
         topic = Topic(f"{group}-in", bootstrap, bootstrap, f"{group}-out", VALUE_BYTES)
-        asyncio.run(_create(bootstrap, topic.name, topic.copy))
+        asyncio.run(create(bootstrap, topic.name, topic.copy))
         with application(side, "filter", group, bootstrap, place, LATENCY_COMMIT_MS, topic) as child:
             # The first window begins before the program does, and warms it up.
             for _ in range(2):
@@ -232,13 +241,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = arguments(argv)
     with tempfile.TemporaryDirectory(prefix="streams-study-") as directory:
         place = Path(directory)
-        settings = {
-            "transaction.state.log.replication.factor": "1",
-            "offsets.topic.replication.factor": "1",
-            "brokercy.metrics.sample.interval.ms": "0",
-            "group.streams.initial.rebalance.delay.ms": "0",
-        }
-        broker = BrokerCy(place / "broker", settings).start()
+        broker = BrokerCy(place / "broker", BROKER).start()
         try:
             if given.only != ["latency"]:
                 fill(broker.bootstrap, given.records)
