@@ -17,9 +17,9 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,17 +27,17 @@ from broker_cy.admin import AdminClient
 from broker_cy.client.errors import ClientError, Failure
 from broker_streams.hosts.clients import client_of
 from broker_streams.hosts.settings import EXACTLY_ONCE, HostSettings
-from broker_streams.hosts.spark import progress, shipped, source, worker
-from broker_streams.hosts.spark.link import LinkServer
+from broker_streams.hosts.spark import progress, shipped, worker
 from broker_streams.hosts.spark.query import Query
+from broker_streams.hosts.spark.rounds import Rounds
 from broker_streams.hosts.spark.topics import Topics, prepared
 from broker_streams.kernel.errors import StreamsError
 from broker_streams.plan.topology import Topology
 from broker_streams.settings import read
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 _LOG = logging.getLogger("broker_streams")
 # Settings of an application for Spark: spark.driver.memory and others, by Spark's names.
@@ -61,8 +61,19 @@ _OPTIONS: Final = {
     "spark.task.maxFailures": "1",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
-    "spark.sql.adaptive.enabled": "false",
+    # The JVM only schedules: records do not pass through it. By default its heap begins with a 64th of the memory.
+    "spark.driver.extraJavaOptions": (
+        "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms64m -XX:MaxNewSize=32m -XX:MinHeapFreeRatio=20"
+        " -XX:MaxHeapFreeRatio=40"
+    ),
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.ui.retainedExecutions": "10",
 }
+# On this machine, workers are forks of a daemon of ours. On others, the daemon comes before what the driver sends.
+_LOCAL: Final = {"spark.python.daemon.module": "broker_streams.hosts.spark.daemon"}
+_DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
 
 
 class SparkApplication:
@@ -123,11 +134,10 @@ class SparkHost:
         self._directory = Path(tempfile.mkdtemp(prefix="broker-streams-"))
         checkpoints = MEMORY_FILES if MEMORY_FILES.is_dir() else None
         self._checkpoints = Path(tempfile.mkdtemp(prefix="broker-streams-", dir=checkpoints))
-        self._link: LinkServer | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self, show: Callable[[str], None] = _LOG.info, *, verbose: bool = False) -> None:
         """Start Spark, which takes seconds. Raises SetUpError."""
+        from spark_analytics.cluster import is_local
         from spark_analytics.session import Needs, session
 
         options = {
@@ -136,21 +146,24 @@ class SparkHost:
             for name, value in each.config.items()
             if name.startswith(SPARK) and name not in (ROWS_MAX, BATCHES_MAX, MEMORY)
         }
+        is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        is_here = not is_submitted if self._master is None else is_local(self._master)
         memory = next((str(each.config[MEMORY]) for each in self.applications if MEMORY in each.config), "512m")
         needs = Needs(
             "broker-streams",
             "spark",
             ("broker_cy", "broker_streams", "spark_analytics"),
-            ("pyarrow", "broker_streams.hosts.spark.worker"),
-            {**_OPTIONS, **options},
+            ("broker_streams.hosts.spark.worker",),
+            {**_OPTIONS, **(_LOCAL if is_here else {}), **options},
         )
+        _leave_numpy_out()
         names = " ".join(each.name for each in self.applications)
         try:
-            spark = session(names, master=self._master, memory=memory, verbose=verbose, needs=needs, show=show)
+            with _no_python_of_the_driver():
+                spark = session(names, master=self._master, memory=memory, verbose=verbose, needs=needs, show=show)
         except BaseException:
             self._delete()
             raise
-        source.register(spark)
         for each in self.applications:
             path = self._directory / each.file_name
             path.write_bytes(each.data)
@@ -165,8 +178,6 @@ class SparkHost:
         """Raises StreamsError: a task cannot go on. ClientError: the cluster refuses an application, or Spark fails
         again and again.
         """
-        self._loop = asyncio.get_running_loop()
-        self._link = LinkServer(self._directory, self._answer)
         begun = [asyncio.Event() for _ in self._queries]
         if self._once:
             running = [asyncio.create_task(self._drain(each)) for each in self.applications]
@@ -186,12 +197,6 @@ class SparkHost:
             ready.cancel()
             await asyncio.gather(*running, everything, ready, stopping, return_exceptions=True)
             await self._close()
-
-    def _answer(self, query: str, method: str, *words: Any) -> Any:
-        """A call of Spark's Python processes, in a thread of its connection."""
-        assert self._loop is not None
-        called = getattr(self._queries[query], method)(*words)
-        return asyncio.run_coroutine_threadsafe(called, self._loop).result()
 
     async def _keep(self, application: SparkApplication, query: Query, begun: asyncio.Event) -> None:
         """Run a query until the host stops. Raises StreamsError, ClientError, ValueError."""
@@ -241,69 +246,47 @@ class SparkHost:
     async def _run_once(self, application: SparkApplication, query: Query, begun: asyncio.Event) -> str | None:
         """Run a query until it fails; returns why. None: it has ended, or the host stops."""
         loop, threads = asyncio.get_running_loop(), self._threads
+        assert self._spark is not None
         checkpoint = Path(tempfile.mkdtemp(prefix=f"{query.name}-", dir=self._checkpoints))
+        rounds = Rounds(
+            self._spark,
+            query,
+            loop,
+            application.file_name,
+            application.rows_max,
+            application.settings.commit_interval_ms / 1000,
+            is_held=self._once,
+        )
         stopping = asyncio.ensure_future(self._stopping.wait())
-        query.asked.clear()
-        asked = asyncio.ensure_future(query.asked.wait())
+        over = asyncio.ensure_future(rounds.over.wait())
         try:
-            # One after the other: Spark keeps each Python process that plans a query, and one can plan all. Many
-            # processes that start at once on few cores need longer than the ten seconds that Spark waits for each.
+            # One after the other: a start takes one core.
             async with self._starting:
                 try:
-                    streaming = await loop.run_in_executor(threads, self._started, application, query, checkpoint)
+                    streaming = await loop.run_in_executor(threads, rounds.start, application.name, checkpoint)
                 except Exception as error:  # of Spark or Py4J: the JVM may be gone
                     return _reason(str(error))
-                ending = loop.run_in_executor(threads, _ended, streaming)
-                starting: list[asyncio.Future[Any]] = [ending, stopping, asked]
-                await asyncio.wait(starting, return_when=asyncio.FIRST_COMPLETED)
             begun.set()
-            running: list[asyncio.Future[Any]] = [ending, stopping]
+            ending = loop.run_in_executor(threads, _ended, streaming)
+            running: list[asyncio.Future[Any]] = [ending, stopping, over]
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            rounds.end()
             if not ending.done():
                 # The JVM may be gone.
                 with suppress(Exception):
                     await loop.run_in_executor(threads, streaming.stop)
-                await ending
-                return None
-            return await ending
+            reason = await ending
+            if rounds.error is not None and not self._stopping.is_set():
+                return _reason(f"{type(rounds.error).__name__}: {rounds.error}")
+            return None if self._stopping.is_set() or rounds.over.is_set() else reason
         finally:
             stopping.cancel()
-            asked.cancel()
+            over.cancel()
             query.give_turn_back()
             shutil.rmtree(checkpoint, ignore_errors=True)
 
-    def _started(self, application: SparkApplication, query: Query, checkpoint: Path) -> StreamingQuery:
-        spark, link = self._spark, self._link
-        assert spark is not None
-        assert link is not None
-        # The session of this thread, in which Spark looks for the sink: only the main thread has one.
-        type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
-        # A query inherits the pool of the thread that starts it.
-        spark.sparkContext.setLocalProperty("spark.scheduler.pool", application.name)
-        options = {
-            source.LINK: link.path,
-            source.QUERY: query.name,
-            source.APPLICATION: application.file_name,
-            source.ROWS_MAX: str(application.rows_max),
-        }
-        every = f"{application.settings.commit_interval_ms} milliseconds"
-        trigger: dict[str, Any] = {"availableNow": True} if self._once else {"processingTime": every}
-        return (
-            spark.readStream.format(source.SOURCE)
-            .options(**options)
-            .load()
-            .writeStream.format(source.SINK)
-            .options(**options)
-            .option("checkpointLocation", checkpoint.as_uri())
-            .queryName(query.name)
-            .trigger(**trigger)
-            .start()
-        )
-
     async def _close(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._link is not None:
-            self._link.close()
         for each in self.applications:
             await each.client.close()
         if self._spark is not None:
@@ -330,13 +313,39 @@ async def _tell(begun: list[asyncio.Event], started: Callable[[], None]) -> None
     started()
 
 
-def _ended(streaming: StreamingQuery) -> str | None:
+def _ended(streaming: JavaObject) -> str | None:
     """Wait for the end of a query; returns the reason of a failure."""
     try:
         streaming.awaitTermination()
     except Exception as error:  # of Spark or Py4J, with the stack traces of both
         return _reason(str(error))
     return None
+
+
+@contextmanager
+def _no_python_of_the_driver() -> Iterator[None]:
+    """Spark starts a Python process to look for data sources that are written in Python, before it takes one of its
+    own. It takes seconds of CPU, and fails on a busy machine. Without a Python for the driver, Spark does not look.
+    """
+    before = os.environ.get(_DRIVER_PYTHON)
+    os.environ[_DRIVER_PYTHON] = "no-python-of-the-driver"
+    try:
+        yield
+    finally:
+        del os.environ[_DRIVER_PYTHON]
+        if before is not None:
+            os.environ[_DRIVER_PYTHON] = before
+
+
+def _leave_numpy_out() -> None:
+    """Let Py4J convert no NumPy arrays: for that, it imports NumPy and pandas at the first call of the JVM, 80 MB. No
+    call of this host has such arguments.
+    """
+    from py4j import protocol  # type: ignore[import-untyped]
+    from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
+
+    theirs = NumpyArrayConverter | NumpyScalarConverter
+    protocol.INPUT_CONVERTER[:] = [each for each in protocol.INPUT_CONVERTER if not isinstance(each, theirs)]
 
 
 def _reason(text: str) -> str:

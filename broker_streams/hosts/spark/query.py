@@ -120,8 +120,6 @@ class Query:
         # Turns for batches, which the queries of a driver share. None: any number of batches at a time.
         self.turns: asyncio.Semaphore | None = None
         self._has_turn = False
-        # Spark has asked for the first offsets: the Python process of the source runs.
-        self.asked = asyncio.Event()
         self.failure: StreamsError | None = None
         self.figures = Figures()
 
@@ -199,7 +197,6 @@ class Query:
 
     async def first(self) -> dict[str, Any]:
         """The offsets at which the run begins."""
-        self.asked.set()
         return self._told(self._committed)
 
     async def hold(self) -> None:
