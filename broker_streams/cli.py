@@ -17,6 +17,7 @@ import click
 from broker_cy.client import options
 from broker_cy.client.program import version_text
 from broker_streams.application import Application, ApplicationError, load
+from broker_streams.commands.chosen_host import EMBEDDED, SPARK, chosen
 from broker_streams.commands.context import (
     PROGRAM,
     application_argument,
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 
 EPILOG: Final = """\b
 examples:
-  broker-streams run app.py                 run the application in this process
-  broker-streams run app.py -X commit.interval.ms=20
-  broker-streams run a.py b.py --host spark           two applications on Spark in this process
-  broker-streams run app.py --host spark --master spark://host:7077
+  broker-streams run app.py                 run the application, on Spark in this process if it is installed
+  broker-streams run app.py --host embedded               in this process, without Spark, in milliseconds
+  broker-streams run app.py --master spark://host:7077    on a Spark cluster
+  broker-streams run a.py b.py              two applications on Spark in this process
   broker-streams describe app.py            its topology, as Kafka Streams describes it
   broker-streams describe app.py --lineage  the input columns that each output column comes from
   broker-streams test app.py                run the tests in app.test.yaml
@@ -75,10 +76,9 @@ def command() -> None:
 @click.argument("files", metavar="APP.py...", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option(
     "--host",
-    type=click.Choice(["spark", "embedded"]),
-    default="embedded",
-    show_default=True,
-    help="spark: Structured Streaming; embedded: this process, without Spark.",
+    type=click.Choice([SPARK, EMBEDDED]),
+    help="spark: Structured Streaming; embedded: this process, without Spark.  [default: brokercy.streams.host, or"
+    " spark where PySpark and Java are installed and results are written exactly once]",
 )
 @click.option("--master", metavar="URL", help="A Spark cluster, spark://HOST:7077.  [default: local[*], this machine]")
 @click.option("--once", is_flag=True, help="Process on Spark what the topics have now, and end.")
@@ -91,7 +91,7 @@ def run(
     context: click.Context,
     /,
     files: tuple[Path, ...],
-    host: str,
+    host: str | None,
     master: str | None,
     once: bool,
     verbose: bool,
@@ -101,22 +101,26 @@ def run(
 ) -> None:
     """Run the application APP.py until SIGTERM or Ctrl-C. All results are written exactly once.
 
-    On Spark, several applications share one driver. With --host embedded, several processes with the same
-    application.id divide its tasks among them, and processing.guarantee may be at_least_once.
+    On Spark, several applications share one driver, and each has one driver. With --host embedded, several processes
+    with the same application.id divide its tasks among them, and processing.guarantee may be at_least_once.
     """
     with errors(context, as_json=as_json):
         given = changes(changed, bootstrap)
         logging.basicConfig(format=f"{PROGRAM}: %(message)s", level=logging.WARNING)
-        if host == "spark":
+        applications = [load(each, given) for each in files]
+        found = chosen(host, applications, for_spark=master is not None or once or verbose)
+        if found.host == SPARK:
             from broker_streams.commands.run_on_spark import run as run_on_spark
 
-            run_on_spark(files, given, master=master, once=once, verbose=verbose, as_json=as_json)
+            run_on_spark(applications, master=master, once=once, verbose=verbose, as_json=as_json)
             return
         if master is not None or once or verbose:
             raise ApplicationError("--master, --once and --verbose are for Spark: --host spark")
         if len(files) > 1:
             raise ApplicationError(f"{len(files)} applications are given; --host embedded runs one in a process")
-        application = load(files[0], given)
+        if found.reason:
+            print(f"{PROGRAM}: runs without Spark: {found.reason} (--host embedded leaves this out)", file=sys.stderr)
+        (application,) = applications
         # Imported before the loop runs: it must not wait for imports while the process is a member of the group.
         import uvloop
 

@@ -2,7 +2,7 @@
 
 Without the demo:
 
-    python -m broker_streams run demo/application.py --bootstrap 127.0.0.1:9092
+    python -m broker_streams run demo/application.py -b 127.0.0.1:9092 --host embedded
 """
 
 from __future__ import annotations

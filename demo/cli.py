@@ -255,7 +255,7 @@ def _clients(bootstrap: str, directory: Path, rate: float, session_timeout_ms: i
             arguments = ["demo.worker", "consume", name, bootstrap, str(session_timeout_ms)]
             found[name] = Process(name, arguments, directory)
     state = f"state.dir={directory / APPLICATION}"
-    arguments = ["broker_streams", "run", "demo/application.py", "--bootstrap", bootstrap, "-X", state]
+    arguments = ["broker_streams", "run", "demo/application.py", "-b", bootstrap, "--host", "embedded", "-X", state]
     found[APPLICATION] = Process(APPLICATION, arguments, directory)
     return found
 

@@ -111,7 +111,7 @@ def begin_kafka(bootstrap: str, state: Path, place: Path, name: str) -> Child:
 def begin(bootstrap: str, state: Path, place: Path, name: str, *options: str) -> Child:
     home = place / name
     home.mkdir()
-    command = [sys.executable, "-m", "broker_streams", "run", str(APPLICATION), "-b", bootstrap]
+    command = [sys.executable, "-m", "broker_streams", "run", str(APPLICATION), "-b", bootstrap, "--host", "embedded"]
     changed = [f"state.dir={state}", *options]
     return Child([*command, *(part for each in changed for part in ("-X", each))], home, name)
 

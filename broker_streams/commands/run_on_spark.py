@@ -1,4 +1,4 @@
-"""`broker-streams run --host spark`."""
+"""`broker-streams run` on Spark."""
 
 from __future__ import annotations
 
@@ -6,33 +6,28 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Sequence
 
-from broker_streams.application import ApplicationError, load
+from broker_streams.application import Application, ApplicationError
+from broker_streams.commands import chosen_host
 from broker_streams.commands.context import PROGRAM
 
 
-def run(
-    files: Sequence[Path], changed: Mapping[str, str], *, master: str | None, once: bool, verbose: bool, as_json: bool
-) -> None:
+def run(loaded: Sequence[Application], *, master: str | None, once: bool, verbose: bool, as_json: bool) -> None:
     """Run applications in one driver. Raises ClientError, StreamsError, ValueError."""
-    if find_spec("pyspark") is None:
+    if reason := chosen_host.missing():
         raise ApplicationError(
-            "Spark is missing: pip install 'broker-cy[spark]', or run the application without it: --host embedded"
+            f"{reason}: pip install 'broker-cy[spark]', or run the application without Spark: --host embedded"
         )
-    asyncio.run(_run(files, changed, master, once, verbose, as_json))
+    asyncio.run(_run(loaded, master, once, verbose, as_json))
 
 
-async def _run(
-    files: Sequence[Path], changed: Mapping[str, str], master: str | None, once: bool, verbose: bool, as_json: bool
-) -> None:
+async def _run(loaded: Sequence[Application], master: str | None, once: bool, verbose: bool, as_json: bool) -> None:
     from broker_streams.hosts.spark.host import SparkApplication, SparkHost
     from spark_analytics.errors import SetUpError
 
-    loaded = [load(each, changed) for each in files]
-    host = SparkHost([SparkApplication(each.topology, each.config, each.path.parent) for each in loaded], master=master)
+    applications = [SparkApplication(each.topology, each.config, each.path.parent) for each in loaded]
+    host = SparkHost(applications, master=master, once=once)
     try:
         host.start(lambda text: print(f"{PROGRAM}: {text}", file=sys.stderr), verbose=verbose)
     except SetUpError as error:

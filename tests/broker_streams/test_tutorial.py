@@ -84,7 +84,10 @@ def test_the_commands_of_the_tutorial_run(application: Path) -> None:
     try:
         for line in topics:
             assert "created topic" in shell(line)
-        child = Child(["sh", "-c", f"exec {run}"], application.parent, "application", env, application.parent)
+        # As with the extra `streams` of the page: here PySpark is installed.
+        child = Child(
+            ["sh", "-c", f"exec {run} --host embedded"], application.parent, "application", env, application.parent
+        )
         try:
             child.wait_for_output("runs orders-per-minute", WAIT_S)
             shell(send)
@@ -150,7 +153,7 @@ def test_a_file_that_is_no_application_is_named(
 )
 def test_wrong_settings_end_the_program(application: Path, arguments: list[str], message: str) -> None:
     """If this fails, an application runs with a setting that its user did not write."""
-    shown = CliRunner().invoke(command, ["run", str(application), *arguments])
+    shown = CliRunner().invoke(command, ["run", str(application), "--host", "embedded", *arguments])
     assert shown.exit_code == 2
     assert message in shown.output
 
@@ -163,7 +166,7 @@ def test_settings_come_from_a_file(application: Path, tmp_path: Path) -> None:
     assert "soon for configuration commit.interval.ms" in shown.output
     file, other = ["--config", str(given)], ["-X", "commit.interval.ms=9"]
     for options in (file + other, other + file):
-        shown = CliRunner().invoke(command, ["run", str(application), *options])
+        shown = CliRunner().invoke(command, ["run", str(application), "--host", "embedded", *options])
         assert shown.exit_code == 2
         assert "settings of SASL need security.protocol" in shown.output
     missing = CliRunner().invoke(command, ["run", str(application), "--config", str(tmp_path / "none")])

@@ -157,7 +157,8 @@ def run_broker_streams(program: Path, directory: Path, broker_cy: Path) -> None:
         for topic in ("orders", "counts"):
             ask(f"topics create {topic}")
         ask("produce orders -K :", b"ann:tea\nann:milk\n")
-        argv = die_with_parent([str(program), "run", str(file), "-X", f"state.dir={directory / 'state'}"])
+        words = ["run", str(file), "--host", "embedded", "-X", f"state.dir={directory / 'state'}"]
+        argv = die_with_parent([str(program), *words])
         application = subprocess.Popen(argv, cwd=directory, env=os.environ | with_broker)
         try:
             until(lambda: "2 orders" in ask("consume counts -e"), "the counts", 60.0, 0.5)

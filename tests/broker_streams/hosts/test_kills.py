@@ -137,6 +137,7 @@ def application(directory: Path, bootstrap: str) -> Iterator[subprocess.Popen[by
     """The running program, killed at the end."""
     with (directory / "app.log").open("ab") as log:
         command = [sys.executable, "-m", "broker_streams", "run", str(directory / "app.py"), "-b", bootstrap]
+        command += ["--host", "embedded"]
         child = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             yield child
