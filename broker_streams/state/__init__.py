@@ -6,6 +6,8 @@ it reflects, and written only with rows whose commit has succeeded, or with the 
     stamp            what a file reflects, and whether it fits the changelogs
     file             the LMDB file: rows, numbers, stamp and undo in one transaction
     rows             keys as LMDB takes them
+    writing          one transaction of a file
+    runs             rows that are restored from nothing: in order, to be merged into the tree of a map
     scan             iterations
     disk_map         maps of stores: changed rows in memory above the file
     directory        state.dir: the directories of tasks, their locks and their deletion

@@ -138,6 +138,8 @@ class Segments:
         return [self._maps[segment] for segment in self.ids_between(from_ms, to_ms, reverse)]
 
     def ids_between(self, from_ms: int, to_ms: int, reverse: bool = False) -> list[int]:
+        if not self._ids:
+            return []
         first, last = self.id_of(from_ms), self.id_of(to_ms)
         ids = [segment for segment in self._ids if first <= segment <= last]
         if reverse:

@@ -51,11 +51,11 @@ class Versions:
 
     def put(self, key: bytes, value: bytes | None, timestamp: int) -> int:
         """The time until which the record is valid, IS_LATEST, or NOT_PUT. A value of None is a tombstone."""
-        if self.is_late(timestamp):
-            return NOT_PUT
         if timestamp > self._stream_time_ms:
             self._stream_time_ms = timestamp
-        self._segments.expire(self._stream_time_ms)
+            self._segments.expire(timestamp)
+        elif self.is_late(timestamp):
+            return NOT_PUT
         latest = self._latest.get(key)
         valid_to = None
         if latest is not None:

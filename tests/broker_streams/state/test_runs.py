@@ -164,7 +164,10 @@ def test_a_restore_that_is_cut_off_goes_on(place: Path, seed: int, monkeypatch: 
 def test_a_restore_from_nothing_writes_each_row_twice_at_most(place: Path) -> None:
     """If this fails, restores take several times as long: each write changes most pages of the tree again."""
     draw = random.Random(1)
-    state = TaskState.open(StateDirectory(place, "app").lock("0_0"), [ROWS], lambda: 0, buffer_bytes=100_000)
+    # The file grows in runs and in merges.
+    state = TaskState.open(
+        StateDirectory(place, "app").lock("0_0"), [ROWS], lambda: 0, buffer_bytes=100_000, map_bytes=1 << 17
+    )
     rows, size = state.open_maps(ROWS).open("rows"), 0
     for at in range(60):
         part: Rows = {draw.randbytes(16): b"v" * 200 for _ in range(200)}
