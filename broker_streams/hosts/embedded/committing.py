@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
+from broker_cy.admin import ClientError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.group_member import State
 from broker_cy.client.streams_member import StreamsMember
@@ -117,6 +119,21 @@ class Committing:
     async def break_off(self) -> None:
         """Abort a commit that goes on."""
         await self._commits.break_off()
+
+    async def write_letters(self) -> None:
+        """After an error: write the dead letters of the tasks, which may say why there was one. With exactly_once_v2
+        nothing counts that is not committed, so there are none, as in Kafka Streams.
+        """
+        topic = self._settings.task.dead_letter_topic
+        if topic is None or self._settings.is_exactly_once:
+            return
+        for each in self._tasks.active:
+            self.collect(each)
+        found = [batches for (name, _), batches in self._results.batches().items() if name == topic]
+        letters = [record for batches in found for batch in batches for record in batch]
+        if letters:
+            with suppress(ClientError):
+                await self._writer.write(topic, letters)
 
     def _begin(self, now_s: float) -> bool:
         """Return whether there is something to commit. Raises Fenced, StreamsError."""

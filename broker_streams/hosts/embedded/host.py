@@ -250,6 +250,8 @@ class EmbeddedHost:
             if is_clean:
                 await self._committing.commit()
         await self._committing.break_off()
+        if not is_clean:
+            await self._committing.write_letters()
         for task_id in list(self.tasks.running):
             self.tasks.close(task_id, sync=True)
         self._globals.close(sync=True)

@@ -20,6 +20,7 @@ from broker_cy.admin.produce import Appended, Producer
 from broker_cy.admin.transactional import TransactionalProducer
 from broker_cy.client.transaction import GroupMetadata, State, WrongState
 from broker_cy.core.errors import ErrorCode
+from broker_cy.wire.records import Record
 from broker_streams.hosts.embedded.refusals import Ended, Lost, Refused, Retried, decide, is_fatal
 from broker_streams.hosts.embedded.task_timeout import COMMIT, TaskTimeout
 from broker_streams.hosts.embedded.unwritten import Part, Place, Unwritten, record_of
@@ -122,6 +123,11 @@ class Writer:
                 self._producer = None
                 raise Retried(str(error)) from error
             raise
+
+    async def write(self, topic: str, records: Iterable[Record]) -> None:
+        """Write records that belong to no commit, without a transaction. Raises ClientError."""
+        assert not self._settings.is_exactly_once
+        await self._plain().send(topic, records)
 
     async def _has_committed(self, unwritten: Unwritten, offsets: Offsets, group: GroupMetadata) -> bool:
         """False: records were refused, and the transaction was aborted."""

@@ -466,6 +466,23 @@ def test_a_record_that_cannot_be_read_ends_the_application(broker: BrokerProcess
     run(broker, job)
 
 
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_the_letter_of_the_last_record_is_kept_at_least_once(broker: BrokerProcess, guarantee: str) -> None:
+    """If this fails, the record that has ended an application is lost, or a letter counts without a transaction."""
+    name = f"last-letter-{guarantee}"
+
+    async def job(client: AdminClient) -> None:
+        await create(client, f"{name}-in", f"{name}-out", f"{name}-dead")
+        await write(client, f"{name}-in", "{")
+        of = {"processing_guarantee": guarantee, "errors_dead_letter_queue_topic_name": f"{name}-dead"}
+        await ends(client, passed_on(name, value=JSON), name, **of)
+        letters = [each.value for each in await records_of(client, f"{name}-dead")]
+        assert letters == ([b"{"] if guarantee == "at_least_once" else [])
+        assert await records_of(client, f"{name}-out") == []
+
+    run(broker, job)
+
+
 def test_records_that_are_skipped_go_to_a_dead_letter_topic(broker: BrokerProcess) -> None:
     """If this fails, poison is lost, or comes twice, or the reason is missing."""
 
