@@ -152,7 +152,7 @@ class SparkHost:
         needs = Needs(
             "broker-streams",
             "spark",
-            ("broker_cy", "broker_streams", "spark_analytics"),
+            ("broker_cy", "broker_streams", "broker_registry", "spark_analytics"),
             ("broker_streams.hosts.spark.worker",),
             {**_OPTIONS, **(_LOCAL if is_here else {}), **options},
         )
