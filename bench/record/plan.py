@@ -18,7 +18,7 @@ PROGRAMS = (
     "bench.studies.disks", "bench.studies.heartbeats", "bench.studies.lag", "bench.studies.load",
     "bench.studies.many_partitions", "bench.studies.mirror", "bench.studies.mirror_link", "bench.studies.registry",
     "bench.studies.scrape", "bench.studies.security", "bench.studies.share_consumers",
-    "bench.studies.streams", "bench.studies.streams_state",
+    "bench.studies.streams", "bench.studies.streams_spark", "bench.studies.streams_state",
 )  # fmt: skip
 KINDS = ("value", "ratio", "sides")
 SECONDS_MAX = 24 * 3600.0
