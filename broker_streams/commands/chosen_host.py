@@ -16,7 +16,7 @@ SPARK, EMBEDDED = "spark", "embedded"
 
 class Chosen(NamedTuple):
     host: str
-    # Why it is not Spark, if nobody asked for another one.
+    # The reason why it is not Spark, if no other host was asked for.
     reason: str = ""
 
 

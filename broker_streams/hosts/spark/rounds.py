@@ -5,7 +5,7 @@ waits there until its tasks have something to do. Then it is one job of Spark: a
 task, whose only row is the work of the task. Spark's workers carry the work out, and the driver commits all of it.
 
 The engine writes two files of its checkpoint around each call, and starts processes for their permissions. It takes
-longer than a small batch, and nobody reads these files. So a call goes on with further batches for `CALL_S`.
+longer than a small batch, and these files are not read again. So a call goes on with further batches for `CALL_S`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]
     from pyspark.sql import SparkSession
 
-# A source of the JVM that has a row for each call: the engine never waits for records. Nobody reads the row.
+# A source of the JVM that has a row for each call: the engine never waits for records. The row is not read.
 _SOURCE: Final = "rate-micro-batch"
 CALL_S: Final = 10.0
 _Found = TypeVar("_Found")
