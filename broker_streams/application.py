@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,8 +30,8 @@ class Application(NamedTuple):
 
 
 def load(path: Path, changed: Mapping[str, str] | None = None) -> Application:
-    """Run the file, and build its topology with its settings and `changed`. Raises ApplicationError; errors of the
-    file's own code pass.
+    """Run the file, and build its topology with its settings and `changed`. Raises ApplicationError, also for errors
+    of the file's own code.
     """
     if not path.is_file():
         raise ApplicationError(f"{path} is no file")
@@ -41,6 +42,8 @@ def load(path: Path, changed: Mapping[str, str] | None = None) -> Application:
     except ModuleNotFoundError as error:
         # Otherwise it would be taken for a library of this program that is missing.
         raise ApplicationError(f"{path} needs a module that is not installed: {error.name}") from error
+    except Exception as error:
+        raise ApplicationError(_failure(path, error)) from error
     config = found.get("config", {})
     if not isinstance(config, Mapping):
         raise ApplicationError(f"{path}: config is a {type(config).__name__}; a mapping of settings is expected")
@@ -56,3 +59,18 @@ def load(path: Path, changed: Mapping[str, str] | None = None) -> Application:
     if not isinstance(made, Plan):
         raise ApplicationError(f"{path} defines neither builder (a StreamsBuilder) nor topology (a Topology)")
     return Application(path, made, settings)
+
+
+def _failure(path: Path, error: Exception) -> str:
+    """The text for an error of the file's code, with the line of the file, and that of a module where it failed."""
+    kind = "" if isinstance(error, TopologyError) else f"{type(error).__name__}: "
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}: {kind}{error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [each.lineno for each in frames if each.filename == str(path)]
+    place = f"{path}, line {lines[-1]}" if lines else str(path)
+    package = str(Path(__file__).parent)
+    last = frames[-1]
+    if last.filename != str(path) and not last.filename.startswith(package):
+        kind = f"{last.filename}, line {last.lineno}: {kind}"
+    return f"{place}: {kind}{error}"

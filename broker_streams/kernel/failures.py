@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable
 
 from broker_cy.wire.record import Record as Input
@@ -22,6 +23,9 @@ from broker_streams.kernel.settings import TaskSettings
 from broker_streams.records import Record, RecordMetadata
 
 _LOG = logging.getLogger("broker_streams")
+
+# How names of files of this package begin: those of compiled modules, and all others.
+_OURS = ("broker_streams/", __file__.rpartition("kernel")[0])
 
 
 class Failures:
@@ -123,5 +127,17 @@ class Failures:
         """The text of the error that ends the task."""
         number, partition = self._state.task_id
         place = "" if metadata is None else f" for {metadata.topic}-{metadata.partition} at offset {metadata.offset}"
-        why = "" if error is None else f": {type(error).__name__}: {error}"
+        why = "" if error is None else f": {type(error).__name__}: {error}{_line_of(error)}"
         return f"task {number}_{partition}: processor {node} failed{place}{why}"
+
+
+def _line_of(error: BaseException) -> str:
+    """The line of the user's function that failed: the first one below those of this package. "" without one."""
+    found = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        if file.startswith(_OURS):
+            found = ""
+        elif not found:
+            found = f" ({file}, line {line})"
+    return found
