@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from broker_streams.kernel.forward import Moment, stamped, to_all
+from broker_streams.plan.durations import milliseconds
 from broker_streams.records import Record, RecordMetadata
 
 Forward = Callable[[Record], None]
@@ -142,16 +143,19 @@ class ProcessorContext:
 
     def schedule(
         self,
-        interval_ms: int,
+        interval: int | str,
         kind: PunctuationType,
         callback: Callable[[int], None],
         start_ms: int | None = None,
     ) -> Cancellable:
-        """Call `callback` with the time at each interval, from `start_ms` on (KIP-1146).
+        """Call `callback` with the time in ms at each interval, a duration, from `start_ms` on (KIP-1146).
 
         Without a start, the stream time calls at multiples of the interval and the clock one interval from now on.
-        Raises ValueError: an interval below 1 ms, a start below 0.
+        Raises ValueError: an interval below 1 ms, a start below 0. TypeError: `kind` is no PunctuationType.
         """
+        if not isinstance(kind, PunctuationType):
+            raise TypeError(f"the clock of a punctuation is {kind!r}; STREAM_TIME and WALL_CLOCK_TIME are allowed")
+        interval_ms = milliseconds(interval, "the interval of a punctuation")
         if interval_ms < 1:
             raise ValueError(f"the interval of a punctuation is {interval_ms} ms; at least 1 is allowed")
         if start_ms is not None and start_ms < 0:

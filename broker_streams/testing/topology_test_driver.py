@@ -25,6 +25,7 @@ from broker_streams.kernel.build import build, build_global
 from broker_streams.kernel.errors import Output, log_and_continue
 from broker_streams.kernel.settings import TaskSettings
 from broker_streams.kernel.task import Task
+from broker_streams.plan.durations import milliseconds
 from broker_streams.plan.stores import StoreKind
 from broker_streams.plan.topology import Source, Subtopology
 from broker_streams.plan.topology import Topology as Plan
@@ -138,9 +139,9 @@ class TopologyTestDriver:
         if is_global:
             self._process_global(topic, key, value, timestamp, headers)
 
-    def advance_wall_clock_time(self, advance_ms: int) -> None:
-        """Move the clock, call the punctuations that are due, and process what waited for the time."""
-        self._now_ms += advance_ms
+    def advance_wall_clock_time(self, advance: int | str) -> None:
+        """Move the clock by a duration, call the punctuations that are due, and process what waited for the time."""
+        self._now_ms += milliseconds(advance, "the advance of the clock")
         try:
             if self._task is not None:
                 self._task.punctuate(self._now_ms)

@@ -190,6 +190,7 @@ def test_an_error_of_a_function_ends_the_task_and_is_named() -> None:
     ) as error:
         task.run(0)
     assert isinstance(error.value.__cause__, KeyError)
+    assert str(error.value).endswith(f" ({__file__}, line {fails.__code__.co_firstlineno + 2})")
     assert task.offsets() == {("in", 0): 1}
 
 
@@ -315,7 +316,7 @@ class _Clock(Processor):
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
-        context.schedule(10, PunctuationType.STREAM_TIME, lambda time: self.tell("stream", time))
+        context.schedule("10ms", PunctuationType.STREAM_TIME, lambda time: self.tell("stream", time))
         self.wall = context.schedule(10, PunctuationType.WALL_CLOCK_TIME, lambda time: self.tell("wall", time))
         context.schedule(10, PunctuationType.WALL_CLOCK_TIME, lambda time: self.tell("anchored", time), 3)
 
@@ -495,6 +496,8 @@ def test_wrong_punctuations_are_refused() -> None:
     for interval_ms, start_ms in ((0, None), (5, -1)):
         with pytest.raises(ValueError, match=r"at least [01] is allowed"):
             context.schedule(interval_ms, PunctuationType.STREAM_TIME, lambda time: None, start_ms)
+    with pytest.raises(TypeError, match="the clock of a punctuation is 'stream-time'; STREAM_TIME and"):
+        context.schedule(5, "stream-time", lambda time: None)  # type: ignore[arg-type]
 
 
 def test_errors_of_processors_at_their_ends() -> None:

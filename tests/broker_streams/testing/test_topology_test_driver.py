@@ -234,5 +234,5 @@ def test_records_wait_for_other_topics_as_long_as_the_setting_says() -> None:
         assert out.is_empty()
         driver.create_input_topic("b").pipe_value("early", 5)
         assert out.read_values() == ["early"]
-        driver.advance_wall_clock_time(10)
+        driver.advance_wall_clock_time("10ms")
         assert out.read_values() == ["late"]
