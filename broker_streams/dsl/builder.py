@@ -10,7 +10,7 @@ from broker_streams import settings
 from broker_streams.dsl.graph import Graph
 from broker_streams.dsl.kstream import KStream
 from broker_streams.dsl.nodes import GlobalStoreNode, SourceNode, StoreNode, function
-from broker_streams.dsl.suppliers import checked_supplier
+from broker_streams.dsl.suppliers import checked_store, checked_supplier
 from broker_streams.dsl.topology import Topology, extractor_of
 from broker_streams.plan.steps.processor_api import Process
 from broker_streams.plan.stores import Store
@@ -93,7 +93,7 @@ class StreamsBuilder:
 
     def add_state_store(self, store: Store) -> StreamsBuilder:
         """Add a store that processors use by its name."""
-        self.graph.add(StoreNode(store))
+        self.graph.add(StoreNode(checked_store(store)))
         return self
 
     def add_global_store(
@@ -113,7 +113,7 @@ class StreamsBuilder:
         extractor = extractor_of(source_name, timestamp_extractor)
         source = Source(source_name, (topic,), None, serde_of(key), serde_of(value), extractor)
         step = Process(function(processor_name, "supplier", checked_supplier(supplier)))
-        self.graph.add(GlobalStoreNode(store, source, processor_name, step))
+        self.graph.add(GlobalStoreNode(checked_store(store), source, processor_name, step))
         return self
 
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
@@ -139,9 +139,14 @@ def _topics(topics: str | Iterable[str] | re.Pattern[str]) -> tuple[tuple[str, .
     """Topics, or a pattern. Raises TopologyError: none is given."""
     if isinstance(topics, re.Pattern):
         return (), topics.pattern
+    if not isinstance(topics, Iterable):
+        raise TopologyError(f"a stream reads {topics!r}; a topic, several topics, or a pattern is expected")
     names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
     if not names or not all(names):
         raise TopologyError("a stream reads at least one topic, and each has a name")
+    for name in names:
+        if not isinstance(name, str):
+            raise TopologyError(f"a stream reads {name!r}, which is no name of a topic")
     return names, None
 
 

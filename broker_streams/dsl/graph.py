@@ -94,6 +94,7 @@ class Graph:
         self._index = 0
         # In the order of their addition, for the passes.
         self.nodes: list[GraphNode] = []
+        self._members: set[GraphNode] = {self.root}
         # Groups of names of sources whose topics must have equally many partitions.
         self.copartitioned: list[tuple[str, ...]] = []
 
@@ -114,7 +115,14 @@ class Graph:
         return made if name is None else checked_name(checked_name(name) + suffix)
 
     def add(self, child: GraphNode, *parents: GraphNode) -> None:
-        """Add a node below others; below the root without parents. Each addition to a parent counts, as in Kafka."""
+        """Add a node below others; below the root without parents. Each addition to a parent counts, as in Kafka.
+
+        Raises TopologyError: a parent belongs to another graph, which would never pass a record on.
+        """
+        for parent in parents:
+            if parent not in self._members:
+                raise TopologyError(f"{parent.name} and {child.name} belong to two StreamsBuilders; use one for both")
+        self._members.add(child)
         for parent in parents or (self.root,):
             parent.add_child(child)
             child.build_priority = self._priority

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker_streams.dsl.nodes import function
-from broker_streams.dsl.suppliers import checked_supplier, stores_of
+from broker_streams.dsl.suppliers import checked_store, checked_supplier, stores_of
 from broker_streams.plan.describe import describe
 from broker_streams.plan.steps.processor_api import Process
 from broker_streams.plan.stores import Store
@@ -76,7 +76,7 @@ class Topology:
 
     def add_state_store(self, store: Store, *processors: str) -> Topology:
         """Add a store, and connect it to processors."""
-        self._builder.add_store(store, processors)
+        self._builder.add_store(checked_store(store), processors)
         return self
 
     def add_global_store(
