@@ -25,7 +25,8 @@ from tests.support.wait import until
 
 WAIT_S = 60.0
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "streams.md"
-APPLICATION, DRIVEN, SCHEMAS, WINDOWS, TABLES, LINEAGE = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+APPLICATION, DRIVEN, PROCESSOR, SCHEMAS, WINDOWS, TABLES, LINEAGE = BLOCKS
 
 
 @pytest.fixture
@@ -40,6 +41,8 @@ def test_the_tutorial_runs() -> None:
     names: dict[str, Any] = {}
     exec(compile(APPLICATION + DRIVEN, str(PAGE), "exec"), names)
     assert names["counts"] is not None
+    exec(compile(PROCESSOR, str(PAGE), "exec"), names)
+    assert names["reported"] == [("ann", 2), ("bob", 1)]
     exec(compile(SCHEMAS, str(PAGE), "exec"), names)
     assert names["large"].is_empty()
     exec(compile(WINDOWS, str(PAGE), "exec"), names)
