@@ -125,7 +125,7 @@ class CaseFile:
     def _pairs(self, node: Any, allowed: Iterable[str], what: str) -> dict[str, tuple[Any, Any]]:
         """Nodes of keys and values."""
         if not isinstance(node, yaml.MappingNode):
-            raise self._error(node, f"{what} is a mapping with {', '.join(allowed) or 'names'}")
+            raise self._error(node, f"{what}: a mapping with {', '.join(allowed) or 'names'} is expected")
         found: dict[str, tuple[Any, Any]] = {}
         for key, value in node.value:
             name = str(key.value)
@@ -138,7 +138,7 @@ class CaseFile:
 
     def _items(self, node: Any, what: str) -> list[Any]:
         if not isinstance(node, yaml.SequenceNode):
-            raise self._error(node, f"{what} is a list")
+            raise self._error(node, f"{what}: a list is expected")
         return list(node.value)
 
     def _read(self, root: Any) -> Iterator[Case]:

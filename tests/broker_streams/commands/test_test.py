@@ -156,6 +156,7 @@ def test_errors_are_expected_answers(folder: Path) -> None:
         ("tests:\n  - name: a\n    name: b\n", "orders.test.yaml:3: name is given twice"),
         ("tests:\n  - name: a\n  - name: a\n", "orders.test.yaml:3: a test with the name 'a' exists"),
         ("tests:\n  - name: a\n    wait: 3\n", "orders.test.yaml:3: wait is not allowed in a test; allowed are name,"),
+        ("tests: 5\n", "orders.test.yaml:1: tests: a list is expected"),
         ("tests:\n  - name: a\n    steps: [{advance: soon}]\n", ":3: advance: 'soon' is not a duration"),
         ("tests:\n  - name: a\n    steps: [{topic: x}]\n", "no source or sink of the topology has topic x"),
         ("tests:\n  - name: a\n    steps: [{topic: tea}]\n", "line 3: no source of the topology reads topic tea"),
