@@ -61,6 +61,7 @@ def test_a_table_is_compared_by_its_last_values(cluster: Cluster, tmp_path: Path
     assert (topic["verdict"], topic["compared"], topic["written"], topic["recomputed"]) == ("equal", "last", 5, 5)
     assert "several tasks write to a repartition topic" in topic["reason"]
     assert (changelog["verdict"], changelog["compared"]) == ("equal", "last")
+    assert found_text(path).endswith("equal; a result that was written twice would not show in proof-out\n")
 
     # One result too many, of another client. All partitions get it, so the one of the key has it too.
     for partition in range(2):
@@ -83,6 +84,7 @@ def test_records_are_compared_with_their_order(cluster: Cluster, tmp_path: Path)
     path = ran(cluster, tmp_path, "plain", PLAIN, [(f"k{number}", 1) for number in range(len(VALUES))])
     topic = found(path, 0)["plain-out"]
     assert (topic["verdict"], topic["compared"], topic["reason"]) == ("equal", "records", "")
+    assert found_text(path).endswith("\neach result was written exactly once\n")
 
     # The last record of a partition once more.
     doubled = asyncio.run(last(cluster, "plain-out"))
