@@ -277,7 +277,7 @@ class SparkHost:
                     await loop.run_in_executor(threads, streaming.stop)
             reason = await ending
             if rounds.error is not None and not self._stopping.is_set():
-                return _reason(f"{type(rounds.error).__name__}: {rounds.error}")
+                return reason_of(rounds.error)
             return None if self._stopping.is_set() or rounds.over.is_set() else reason
         finally:
             stopping.cancel()
@@ -346,6 +346,12 @@ def _leave_numpy_out() -> None:
 
     theirs = NumpyArrayConverter | NumpyScalarConverter
     protocol.INPUT_CONVERTER[:] = [each for each in protocol.INPUT_CONVERTER if not isinstance(each, theirs)]
+
+
+def reason_of(error: BaseException) -> str:
+    name = type(error).__name__
+    # The name of an error of Py4J only says that Java has raised one.
+    return _reason(str(error) if name.startswith("Py4J") else f"{name}: {error}")
 
 
 def _reason(text: str) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from broker_streams.hosts.spark import daemon
+from broker_streams.hosts.spark.host import reason_of
+from broker_streams.hosts.spark.query import QueryError
 from broker_streams.hosts.spark.rounds import Rounds
 
 
@@ -139,3 +141,30 @@ def test_spark_s_archives_are_no_places_to_import_from(monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "path", [*archives, *others])
     daemon.leave_archives_out()
     assert sys.path == others
+
+
+class Py4JJavaError(Exception):
+    pass
+
+
+JOB = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times: {}
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2856)
+"""
+TRACE = """Traceback (most recent call last):
+  File "worker.py", line 1, in run
+broker_cy.client.errors.ClientError: the brokers do not answer
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (Py4JJavaError(JOB.format("Python worker exited unexpectedly (crashed)")), "worker exited unexpectedly"),
+        (Py4JJavaError(JOB.format(TRACE)), "broker_cy.client.errors.ClientError: the brokers do not answer"),
+        (QueryError("topic in has 3 partitions now"), "QueryError: topic in has 3 partitions now"),
+    ],
+)
+def test_the_reason_of_a_failed_run_is_the_line_that_says_most(error: Exception, reason: str) -> None:
+    """If this fails, a user reads that Py4J has called something, and not what went wrong."""
+    assert reason in reason_of(error)
