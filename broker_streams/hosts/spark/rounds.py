@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # A source of the JVM that has a row for each call: the engine never waits for records. The row is not read.
 _SOURCE: Final = "rate-micro-batch"
-CALL_S: Final = 10.0
+CALL_S: Final = 60.0
 _Found = TypeVar("_Found")
 
 
