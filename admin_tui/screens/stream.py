@@ -11,7 +11,7 @@ from admin_tui.screens.view import View
 from admin_tui.widgets.columns import grid_column
 from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Grid
-from broker_cy.admin.streams_applications import InstanceRow, TaskRow
+from broker_cy.admin.streams_rows import BatchRow, InstanceRow, TaskRow
 from broker_cy.console.columns import streams as columns
 from broker_cy.console.streams import facts_of
 from broker_cy.reporting.numbers import when
@@ -23,7 +23,8 @@ class StreamView(View):
     NAME = "stream"
     ABOUT = """The tasks of an application at its instances: active ones, standbys that copy their state, and warm-ups,
 which become active. The lag counts records of the inputs of a task that were not processed; dropped records were late,
-had no key, or were skipped by a handler. Below are its instances, with what is wrong.
+had no key, or were skipped by a handler. Below are its instances, with what is wrong, and the batches of an
+application on Spark.
 
 Tasks, instances and lag come from the brokers. States, rates, rows and restoring come from instances that answer at
 application.server. `enter` opens the group."""
@@ -34,6 +35,7 @@ application.server. `enter` opens the group."""
     StreamView Facts { max-height: 6; }
     StreamView #tasks { height: 2fr; }
     StreamView #instances { height: 1fr; min-height: 5; }
+    StreamView #batches { height: 1fr; min-height: 5; display: none; }
     """
 
     def __init__(self, application: str) -> None:
@@ -87,6 +89,31 @@ application.server. `enter` opens the group."""
             id="instances",
         )
 
+        yield Grid[BatchRow](
+            [
+                grid_column(columns.BATCH_PART, letter="U"),
+                grid_column(columns.BATCH_NUMBER, drop=9, letter="N"),
+                grid_column(columns.BATCHES, letter="B"),
+                grid_column(columns.BATCH_RECORDS, letter="R"),
+                grid_column(columns.TRIGGER_LAG, letter="G"),
+                grid_column(columns.BATCH_MS, letter="D"),
+                grid_column(columns.BATCH_MAX_MS, drop=8),
+                grid_column(columns.PLAN_MS, drop=5),
+                grid_column(columns.TASKS_MS, drop=4),
+                grid_column(columns.READ_MS, drop=7),
+                grid_column(columns.PROCESS_MS, drop=3),
+                grid_column(columns.WRITE_MS, drop=6),
+                grid_column(columns.DECIDE_MS, drop=2),
+                grid_column(columns.COMMIT_MS, drop=1),
+                grid_column(columns.RUNS),
+            ],
+            key=lambda row: row.subtopology,
+            text=lambda row: row.subtopology,
+            noun="sub-topology",
+            title="Batches on Spark",
+            id="batches",
+        )
+
     def connect(self) -> None:
         feed = self.session.streams_application(self.application_name)
         self.link(feed, self.query_one("#tasks", Grid), self._show)
@@ -106,6 +133,9 @@ application.server. `enter` opens the group."""
         instances: Grid[Any] = self.query_one("#instances", Grid)
         instances.set_notice("no instance")
         instances.set_rows(view.application.instances)
+        batches: Grid[Any] = self.query_one("#batches", Grid)
+        batches.display = bool(view.application.batches)
+        batches.set_rows(view.application.batches)
 
     def on_grid_selected(self, event: Grid.Selected) -> None:
         event.stop()

@@ -17,9 +17,9 @@ class StreamsView(ListView):
     """All applications."""
 
     NAME = "streams"
-    ABOUT = """The groups of the streams protocol (KIP-1071): applications of broker-streams, and of Kafka Streams. The
-lag counts records of all inputs that were not processed. Records in a second, rows of stores and records to restore are
-those of instances that report their state (application.server).
+    ABOUT = """The groups of the streams protocol (KIP-1071): applications of broker-streams, and of Kafka Streams; and
+applications that a driver on Spark has announced. The lag counts records of all inputs that were not processed. Records
+in a second, rows of stores and records to restore are those of instances that report their state (application.server).
 
 `enter` shows the tasks of an application, with its instances and problems."""
     BINDINGS: ClassVar[list[BindingType]] = [

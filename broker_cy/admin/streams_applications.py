@@ -2,7 +2,8 @@
 report at application.server (broker_cy/client/streams_status.py).
 
 An application needs no instance that answers: members, tasks and lag come from the brokers. Applications of Kafka
-Streams are shown the same way, without the facts of instances.
+Streams are shown the same way, without the facts of instances. An application on Spark has no members; its driver
+stands for them (streams_drivers).
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from broker_cy.admin.client import AdminClient
 from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.group_values import STREAMS, GroupDescription, GroupMember, Task, Topology
 from broker_cy.admin.offsets import Isolation
+from broker_cy.admin.streams_drivers import FAILED, DriverRecord, drivers
+from broker_cy.admin.streams_rows import BatchRow, InputRow, InstanceRow, StoreRow, TaskRow, batch_row
 from broker_cy.client.address import parse_address
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.streams_status import InstanceState, TaskState, ask
-from broker_cy.core.classes import NamedTuple, dataclass
+from broker_cy.core.classes import dataclass
 
 ASK_S: Final = 3.0
 """The time limit for one instance."""
@@ -27,6 +30,7 @@ ASKED_MAX: Final = 200
 """Instances of one application that are asked; of further ones, only the group's facts are shown."""
 APPLICATIONS_MAX: Final = 500
 ACTIVE, STANDBY, WARMUP = "active", "standby", "warmup"
+SPARK = "spark"
 SILENT, UNKNOWN_STATE = "no answer", "unknown"
 RUNNING, REBALANCING, ERROR, NOT_READY, STOPPED = "RUNNING", "REBALANCING", "ERROR", "NOT READY", "NOT RUNNING"
 # The states of a streams group (KIP-1071), as the state of its application.
@@ -40,63 +44,6 @@ _OF_GROUP: Final = {
 }
 
 
-class InstanceRow(NamedTuple):
-    """A member of the group. `state` is that which the instance reports, or why it reports none."""
-
-    member: str
-    host: str
-    endpoint: str | None
-    process: str
-    state: str
-    active: int
-    standby: int
-    warmup: int
-    records_per_s: float | None
-    commits_per_s: float | None
-    problem: str
-
-
-class TaskRow(NamedTuple):
-    """A task at a member, or at none (`where` is empty). None: not known."""
-
-    task: str
-    role: str
-    where: str
-    state: str
-    lag: int | None
-    records_per_s: float | None
-    rows: int | None
-    state_bytes: int | None
-    restored: int | None
-    remaining: int | None
-    dropped: int | None
-    stream_time_ms: int | None
-
-
-class InputRow(NamedTuple):
-    """A partition that the application reads. `committed` None: nothing was committed yet."""
-
-    topic: str
-    partition: int
-    task: str
-    committed: int | None
-    end: int | None
-    lag: int | None
-
-
-class StoreRow(NamedTuple):
-    """A store over all of its active parts that are known. `restored` is the part of records that restoring has read,
-    from 0 to 1; None: nothing is being restored.
-    """
-
-    store: str
-    subtopology: str
-    kind: str
-    partitions: int
-    rows: int | None
-    restored: float | None
-
-
 @dataclass(frozen=True, slots=True)
 class StreamsApplication:
     """An application. `states` are those of the instances that answered, by member; `failed` the reasons of others."""
@@ -107,6 +54,20 @@ class StreamsApplication:
     lags: Mapping[tuple[str, int], tuple[int | None, int | None]] = field(default_factory=dict)
     states: Mapping[str, InstanceState] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
+    # The driver of an application on Spark.
+    driver: DriverRecord | None = None
+
+    @property
+    def host(self) -> str:
+        """spark, embedded, or nothing where no instance reports it: instances may be of Kafka Streams."""
+        if self.driver is not None:
+            return SPARK
+        return next((state.host for state in self.states.values()), "")
+
+    @property
+    def batches(self) -> tuple[BatchRow, ...]:
+        """The batches of each sub-topology, where the driver answers."""
+        return tuple(batch_row(each) for state in self.states.values() for each in state.batches)
 
     @property
     def topology(self) -> Topology | None:
@@ -117,7 +78,13 @@ class StreamsApplication:
         """Sentences about instances that do not run, and reasons of the group for which tasks wait."""
         waits = dict.fromkeys(text for state in self.states.values() for text in state.waits)
         errors = [f"{_where(member)}: {self.states[member.member_id].error}" for member in self._reported("error")]
-        return (*waits, *errors, *(f"{endpoint}: {reason}" for endpoint, reason in self.failed.items()))
+        failed = [f"{endpoint}: {reason}" for endpoint, reason in self.failed.items()]
+        driver = self.driver
+        if driver is not None and driver.state == FAILED:
+            errors.append(f"driver {driver.host}: {driver.error}")
+        if driver is not None and driver.runs and driver.endpoint is None:
+            failed.append("the driver has no application.server, so its state is not known")
+        return (*waits, *errors, *failed)
 
     def _reported(self, name: str) -> list[GroupMember]:
         members = self.description.members
@@ -302,11 +269,22 @@ def state_of(description: GroupDescription, states: Iterable[InstanceState]) -> 
     return of_group
 
 
+def state_on_spark(driver: DriverRecord, states: Iterable[InstanceState]) -> str:
+    """The state of an application on Spark: what its driver reports, or what it said last."""
+    reported = next((each.state for each in states), None)
+    if not driver.runs:
+        return ERROR if driver.state == FAILED else STOPPED
+    if reported is None:
+        return UNKNOWN_STATE if driver.endpoint is None else SILENT
+    return reported
+
+
 def to_json(of: StreamsApplication) -> dict[str, Any]:
     """All that is known, as values for JSON."""
     return {
         "application": of.name,
         "state": of.state,
+        "host": of.host,
         "group_state": of.description.state,
         "group_epoch": of.description.group_epoch,
         "lag": of.lag,
@@ -317,12 +295,18 @@ def to_json(of: StreamsApplication) -> dict[str, Any]:
         "tasks": [each._asdict() for each in of.tasks],
         "inputs": [each._asdict() for each in of.inputs],
         "stores": [each._asdict() for each in of.stores],
+        "batches": [each._asdict() for each in of.batches],
         "reports": {member: asdict(state) for member, state in of.states.items()},
     }
 
 
 async def application_names(client: AdminClient) -> list[str]:
-    """The streams groups of a cluster. Raises ClientError."""
+    """The streams groups of a cluster, and the applications on Spark. Raises ClientError."""
+    groups, on_spark = await asyncio.gather(_streams_groups(client), drivers(client))
+    return sorted({*groups, *on_spark})
+
+
+async def _streams_groups(client: AdminClient) -> list[str]:
     try:
         found = await client.groups.listed(types=[STREAMS])
     except ClientError as error:
@@ -330,7 +314,7 @@ async def application_names(client: AdminClient) -> list[str]:
             # Brokers that do not know types of groups have none of this type.
             return []
         raise
-    return sorted(each.group_id for each in found if each.group_type == STREAMS)
+    return [each.group_id for each in found if each.group_type == STREAMS]
 
 
 async def read_application(client: AdminClient, name: str) -> StreamsApplication:
@@ -347,19 +331,37 @@ async def list_applications(client: AdminClient) -> list[StreamsApplication]:
 
 
 async def read_applications(client: AdminClient, names: Sequence[str]) -> list[StreamsApplication]:
-    """Raises ClientError. Groups of other types are left out."""
+    """Raises ClientError. Groups of other types are left out, unless a driver on Spark has announced them."""
     if not names:
         return []
-    described, lags = await asyncio.gather(
-        client.groups.describe(names), client.lag.of(names, isolation=Isolation.READ_COMMITTED)
+    described, lags, on_spark = await asyncio.gather(
+        client.groups.describe(names), client.lag.of(names, isolation=Isolation.READ_COMMITTED), drivers(client)
     )
-    if len(names) == 1:
+    if len(names) == 1 and names[0] not in on_spark:
         described.whole()
-    of_streams = [each for each in described.found.values() if each.group_type == STREAMS]
-    return list(await asyncio.gather(*(_asked(each, lags.found.get(each.group_id)) for each in of_streams)))
+    found = []
+    for name in names:
+        group, driver = described.found.get(name), on_spark.get(name)
+        is_streams = group is not None and group.group_type == STREAMS
+        if driver is not None and _is_on_spark(driver, group):
+            found.append(_asked(driver.described(group), lags.found.get(name), driver))
+        elif group is not None and is_streams:
+            found.append(_asked(group, lags.found.get(name)))
+    return list(await asyncio.gather(*found))
 
 
-async def _asked(description: GroupDescription, lag: GroupLag | None) -> StreamsApplication:
+def _is_on_spark(driver: DriverRecord, group: GroupDescription | None) -> bool:
+    """Whether the driver has the application: an instance on the embedded host that came later is a member. Nothing is
+    left of an application that has ended, if its group was deleted.
+    """
+    if group is None or group.state == "Dead":
+        return driver.runs
+    return not group.members and (driver.runs or group.group_type != STREAMS)
+
+
+async def _asked(
+    description: GroupDescription, lag: GroupLag | None, driver: DriverRecord | None = None
+) -> StreamsApplication:
     endpoints = {
         member.member_id: member.streams.endpoint
         for member in description.members
@@ -370,13 +372,15 @@ async def _asked(description: GroupDescription, lag: GroupLag | None) -> Streams
     states = {member: each for member, each in zip(asked, answers, strict=True) if isinstance(each, InstanceState)}
     failed = {endpoint: each for endpoint, each in zip(asked.values(), answers, strict=True) if isinstance(each, str)}
     parts = () if lag is None else lag.partitions
+    state = state_of(description, states.values()) if driver is None else state_on_spark(driver, states.values())
     return StreamsApplication(
         description.group_id,
-        state_of(description, states.values()),
+        state,
         description,
         {(each.partition.topic, each.partition.partition): (each.committed, each.end) for each in parts},
         states,
         failed,
+        driver,
     )
 
 

@@ -76,11 +76,36 @@ class TrafficState:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchState:
+    """The batches of one sub-topology on Spark since its driver began. Times and rates are those of the last 10 s;
+    `parts_ms` has the parts of a batch (broker_streams/hosts/batches.py). The trigger lag is the time by which a
+    batch begins too late. `runs` counts how often the query began. The fields with `last_` tell of the last batch: its
+    number, its begin since 1970, its records, its tasks and its time.
+    """
+
+    query: str
+    subtopology: str
+    batches: int = 0
+    runs: int = 0
+    records: int = 0
+    batches_per_s: float = 0.0
+    records_per_s: float = 0.0
+    batch_ms: float | None = None
+    batch_max_ms: float | None = None
+    trigger_lag_ms: float | None = None
+    parts_ms: Mapping[str, float] = field(default_factory=dict)
+    last_number: int | None = None
+    last_begin_ms: int | None = None
+    last_records: int | None = None
+    last_tasks: int | None = None
+    last_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceState:
     """An instance. `state` is one of KafkaStreams.State, `host` is embedded or spark. `waits` are the reasons for which
     the group has no tasks for it; `error` is what ended it. `commit_ms` is the average of the last seconds. `nodes` are
-    rates of processors in a second (metrics.recording.level=DEBUG). `progress` are figures of a host of another kind,
-    such as the last batch of Spark.
+    rates of processors in a second (metrics.recording.level=DEBUG). `batches` are those of Spark, by sub-topology.
     """
 
     application: str
@@ -104,7 +129,7 @@ class InstanceState:
     consumed: tuple[TrafficState, ...] = ()
     produced: tuple[TrafficState, ...] = ()
     nodes: Mapping[str, float] = field(default_factory=dict)
-    progress: Mapping[str, Any] = field(default_factory=dict)
+    batches: tuple[BatchState, ...] = ()
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self), ensure_ascii=False).encode()
@@ -126,7 +151,9 @@ def state_of(found: Any) -> InstanceState:
     traffic = {
         name: tuple(built(TrafficState, each) for each in found.get(name, ())) for name in ("consumed", "produced")
     }
-    return built(InstanceState, {**found, **traffic, "tasks": tasks, "waits": tuple(found.get("waits", ()))})
+    batches = tuple(built(BatchState, each) for each in found.get("batches", ()))
+    rest = {"tasks": tasks, "batches": batches, "waits": tuple(found.get("waits", ()))}
+    return built(InstanceState, {**found, **traffic, **rest})
 
 
 async def ask(address: Address, timeout_s: float) -> InstanceState:

@@ -44,9 +44,10 @@ def facts_of(view: ApplicationView) -> list[Fact]:
     description = found.description
     versions = sorted({state.version for state in found.states.values() if state.version})
     guarantees = sorted({state.guarantee for state in found.states.values() if state.guarantee})
+    group = f"{description.state}, epoch {description.group_epoch}"
     facts = [
         Fact("state", found.state, tone_of(found.state)),
-        Fact("group", f"{description.state}, epoch {description.group_epoch}"),
+        Fact("group", group) if found.driver is None else Fact("host", f"Spark, driver on {clean(found.driver.host)}"),
         Fact("instances", count(len(description.members))),
         Fact("active tasks", count(found.count_of_tasks)),
         Fact("lag", count(found.lag)),

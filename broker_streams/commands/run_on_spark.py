@@ -7,10 +7,15 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import partial
 
+from broker_cy.metrics.topics import OWN_CLIENT
 from broker_streams.application import Application, ApplicationError
 from broker_streams.commands import chosen_host
-from broker_streams.commands.context import PROGRAM
+from broker_streams.commands.context import PROGRAM, client_of
+from broker_streams.seen.instance import Surroundings
+from broker_streams.seen.settings import SeenSettings
 
 
 def run(loaded: Sequence[Application], *, master: str | None, once: bool, verbose: bool, as_json: bool) -> None:
@@ -23,7 +28,8 @@ def run(loaded: Sequence[Application], *, master: str | None, once: bool, verbos
 
 
 async def _run(loaded: Sequence[Application], master: str | None, once: bool, verbose: bool, as_json: bool) -> None:
-    from broker_streams.hosts.spark.host import SparkApplication, SparkHost
+    from broker_streams.hosts.spark.application import SparkApplication
+    from broker_streams.hosts.spark.host import SparkHost
     from spark_analytics.errors import SetUpError
 
     applications = [SparkApplication(each.topology, each.config, each.path.parent) for each in loaded]
@@ -37,10 +43,20 @@ async def _run(loaded: Sequence[Application], master: str | None, once: bool, ve
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, host.stop)
 
+    urls: dict[str, str] = {}
+
     def started() -> None:
         for each in host.applications:
-            ready = {"application": each.name, "host": "spark", "guarantee": each.settings.guarantee}
-            text = f"{PROGRAM}: runs {each.name} on Spark ({each.settings.guarantee})"
+            name, guarantee, url = each.name, each.settings.guarantee, urls[each.name]
+            ready = {"application": name, "host": "spark", "guarantee": guarantee, "url": url or None}
+            place = f", pages at {url}" if url else ""
+            text = f"{PROGRAM}: runs {name} on Spark ({guarantee}){place}"
             print(json.dumps(ready) if as_json else text, flush=True)
 
-    await host.run(started)
+    async with AsyncExitStack() as stack:
+        for application, loaded_one in zip(host.applications, loaded, strict=True):
+            seen = SeenSettings.of(application.config)
+            events = partial(client_of, loaded_one, OWN_CLIENT) if seen.writes_events else None
+            instance = await stack.enter_async_context(Surroundings(application, seen, events=events))
+            urls[application.name] = instance.url
+        await host.run(started)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
-from broker_cy.admin.streams_applications import InputRow, InstanceRow, StoreRow, StreamsApplication, TaskRow
+from broker_cy.admin.streams_applications import StreamsApplication
+from broker_cy.admin.streams_rows import BatchRow, InputRow, InstanceRow, StoreRow, TaskRow
 from broker_cy.console.columns import streams
 from broker_cy.reporting.column import Column
 from broker_cy.reporting.foreign_text import clean
@@ -64,6 +65,24 @@ _STORES: Final[tuple[Column[StoreRow], ...]] = (
     streams.STORE_ROWS,
     streams.STORE_RESTORED,
 )
+_BATCHES: Final[tuple[Column[BatchRow], ...]] = (
+    streams.BATCH_PART,
+    streams.BATCH_NUMBER,
+    streams.BATCH_TIME,
+    streams.BATCHES,
+    streams.BATCH_RECORDS,
+    streams.TRIGGER_LAG,
+    streams.BATCH_MS,
+    streams.BATCH_MAX_MS,
+    streams.PLAN_MS,
+    streams.TASKS_MS,
+    streams.READ_MS,
+    streams.PROCESS_MS,
+    streams.WRITE_MS,
+    streams.DECIDE_MS,
+    streams.COMMIT_MS,
+    streams.RUNS,
+)
 
 
 def print_applications(found: Iterable[StreamsApplication]) -> None:
@@ -71,12 +90,13 @@ def print_applications(found: Iterable[StreamsApplication]) -> None:
 
 
 def print_application(found: StreamsApplication) -> None:
-    """Print the instances, tasks, inputs and stores, and what is wrong."""
+    """Print the instances, tasks, inputs, stores and batches on Spark, and what is wrong."""
     print_rows(_APPLICATIONS, [found])
     _print("Instances", _INSTANCES, found.instances)
     _print("Tasks", _TASKS, found.tasks)
     _print("Inputs", _INPUTS, found.inputs)
     _print("Stores", _STORES, found.stores)
+    _print("Batches", _BATCHES, found.batches)
     if found.problems:
         print()
     for text in found.problems:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 
 class State(enum.Enum):
@@ -71,6 +72,49 @@ class Timed:
         found, self.max_ns = self.max_ns, 0
         return found
 
+    def take(self) -> Timed:
+        """Return the counts since the last call."""
+        found = Timed()
+        found.merge(self)
+        self.count = self.total_ns = self.max_ns = 0
+        return found
+
+    def merge(self, other: Timed) -> None:
+        self.count += other.count
+        self.total_ns += other.total_ns
+        self.max_ns = max(self.max_ns, other.max_ns)
+
+
+class Spreading(Protocol):
+    """Values since the begin, as the kernel counts them (kernel/forward.pyx)."""
+
+    count: int
+    total: int
+
+    def take(self) -> tuple[int, int] | None:
+        """The least and the largest value since the last call; None: there was none."""
+
+
+class SpreadSum:
+    """Values that were counted elsewhere."""
+
+    __slots__ = ("_seen", "count", "total")
+
+    def __init__(self) -> None:
+        self.count = self.total = 0
+        self._seen: tuple[int, int] | None = None
+
+    def add(self, count: int, total: int, seen: tuple[int, int] | None) -> None:
+        self.count += count
+        self.total += total
+        if seen is not None:
+            least, most = self._seen or seen
+            self._seen = min(least, seen[0]), max(most, seen[1])
+
+    def take(self) -> tuple[int, int] | None:
+        found, self._seen = self._seen, None
+        return found
+
 
 class Traffic:
     """Records and bytes of a topic."""
@@ -109,7 +153,7 @@ class Measures:
     def poll(self, topic: str, records: int, size_bytes: int, ns: int) -> None:
         self.polled.add(1, ns)
         self.polled_records += records
-        self._traffic(self.consumed, topic).add(records, size_bytes)
+        self.traffic(self.consumed, topic).add(records, size_bytes)
 
     def process(self, task: TaskMeasures, records: int, ns: int) -> None:
         task.processed.add(records, ns)
@@ -120,13 +164,13 @@ class Measures:
         self.punctuated.add(1, ns)
 
     def produce(self, topic: str, records: int, size_bytes: int) -> None:
-        self._traffic(self.produced, topic).add(records, size_bytes)
+        self.traffic(self.produced, topic).add(records, size_bytes)
 
     def commit(self, ns: int) -> None:
         self.committed.add(1, ns)
 
     @staticmethod
-    def _traffic(by_topic: dict[str, Traffic], topic: str) -> Traffic:
+    def traffic(by_topic: dict[str, Traffic], topic: str) -> Traffic:
         found = by_topic.get(topic)
         if found is None:
             found = by_topic[topic] = Traffic()

@@ -41,6 +41,12 @@ class CacheHits:
             self.hits += 1
         return entry
 
+    def take(self) -> tuple[int, int]:
+        """Lookups and hits since the last call."""
+        found = self.lookups, self.hits
+        self.lookups = self.hits = 0
+        return found
+
     def __len__(self) -> int:
         return len(self._cache)
 

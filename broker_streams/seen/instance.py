@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.event_writer import EventWriter
@@ -23,31 +23,31 @@ from broker_streams.plan.topology import Topology
 from broker_streams.seen.journal import Journal
 from broker_streams.seen.pages import InstancePages
 from broker_streams.seen.settings import SeenSettings
+from broker_streams.seen.view import EmbeddedView, HostView
 from broker_streams.seen.watch import Watch
 
 EVENTS_S: Final = 2.0
 """How often events are written, and how long writing the last ones may take."""
 
 
-class Instance:
+class Surroundings:
     """`events` makes the client that writes events into the cluster (with OWN_CLIENT); None: none are written. `url` is
     that of the pages, empty without a listener.
     """
 
     def __init__(
-        self, host: EmbeddedHost, settings: SeenSettings, *, events: Callable[[], AdminClient] | None = None
+        self, view: HostView, settings: SeenSettings, *, events: Callable[[], AdminClient] | None = None
     ) -> None:
-        self.host = host
-        self.watch = Watch(host)
+        self.watch = Watch(view)
         self.url = ""
         self._settings = settings
         self._pages: InstancePages | None = None
         self._journal = Journal(self.watch)
-        name = f"application {host.settings.application_id}"
+        name = f"application {view.settings.application_id}"
         self._writer = None if events is None else EventWriter(events, name)
         self._running: list[asyncio.Task[None]] = []
 
-    async def __aenter__(self) -> Instance:
+    async def __aenter__(self) -> Self:
         """Raises ClientError: the address of the pages cannot be bound."""
         if self._settings.listener is not None:
             self._pages = InstancePages(self.watch, self._settings)
@@ -74,6 +74,16 @@ class Instance:
         while True:
             await asyncio.sleep(EVENTS_S)
             await writer.write(self._journal.take(), _now_ms())
+
+
+class Instance(Surroundings):
+    """Those of an instance on the embedded host."""
+
+    def __init__(
+        self, host: EmbeddedHost, settings: SeenSettings, *, events: Callable[[], AdminClient] | None = None
+    ) -> None:
+        super().__init__(EmbeddedView(host), settings, events=events)
+        self.host = host
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from typing import Final
 
 from broker_cy.metrics.events import StreamsInstanceChanged, cut
 from broker_streams.hosts.measures import State
-from broker_streams.seen.watch import Watch, text_of
+from broker_streams.seen.watch import Watch
 
 EVENTS_MAX: Final = 20
 """Events of restored tasks from one look; further ones are counted in one."""
@@ -28,7 +28,7 @@ class Journal:
         self._waiting: list[StreamsInstanceChanged] = []
         # Active tasks that process records.
         self._up: set[str] = set()
-        watch.host.life.listeners.append(self._entered)
+        watch.view.life.listeners.append(self._entered)
         watch.after_look.append(self.look)
 
     def take(self) -> list[StreamsInstanceChanged]:
@@ -43,11 +43,10 @@ class Journal:
             self._add(change, reason="" if error is None else str(error) or type(error).__name__)
 
     def look(self) -> None:
-        running = self._watch.host.tasks.running
-        up = {text_of(task_id): each for task_id, each in running.items() if each.is_active}
+        up = {each.name: each for each in self._watch.view.tasks() if each.is_active}
         fresh = [name for name in up if name not in self._up]
         self._up = set(up)
-        done = [(name, count) for name in fresh if (count := up[name].restorer.restored)]
+        done = [(name, count) for name in fresh if (count := up[name].restored)]
         for name, count in done[:EVENTS_MAX]:
             self._add("restored", task=name, reason=f"{count:,} records")
         if len(done) > EVENTS_MAX:
@@ -55,8 +54,8 @@ class Journal:
             self._add("restored", reason=f"{len(rest):,} further tasks, {sum(count for _, count in rest):,} records")
 
     def _add(self, change: str, *, task: str = "", reason: str = "") -> None:
-        host = self._watch.host
+        view = self._watch.view
         event = StreamsInstanceChanged(
-            host.settings.application_id, host.process_id, host.settings.endpoint, change, task, cut(reason)
+            view.settings.application_id, view.process, view.settings.endpoint, change, task, cut(reason)
         )
         self._waiting = [*self._waiting, event][-WAITING_MAX:]

@@ -12,15 +12,18 @@ from typing import Final, Literal
 
 from broker_cy.metrics.definitions import Metric
 from broker_cy.metrics.exposition import Page
-from broker_streams.hosts.embedded.tasks import Running
+from broker_streams.hosts.batches import QueryBatches
+from broker_streams.hosts.figures import ACTIVE, LATENCY, LATENESS, TaskFigures
 from broker_streams.hosts.measures import State
 from broker_streams.seen.rates import RATE_S
-from broker_streams.seen.watch import Watch, is_up, rows_of, text_of, unprocessed
+from broker_streams.seen.watch import Watch
 
 PREFIX: Final = "kafka_streams_"
 CLIENT, THREAD, TASK = "stream_metrics", "stream_thread_metrics", "stream_task_metrics"
 NODE, STATE, CACHE = "stream_processor_node_metrics", "stream_state_metrics", "stream_record_cache_metrics"
 TOPIC, INPUT = "stream_topic_metrics", "stream_input_metrics"
+# On Spark only; not of Kafka Streams.
+BATCH, PART = "stream_batch_metrics", "stream_batch_part_metrics"
 _LABELS: Final = {
     CLIENT: ("client_id",),
     THREAD: ("thread_id",),
@@ -30,6 +33,8 @@ _LABELS: Final = {
     CACHE: ("thread_id", "task_id", "record_cache_id"),
     TOPIC: ("thread_id", "topic_name"),
     INPUT: ("thread_id", "task_id", "topic_name", "partition"),
+    BATCH: ("client_id", "subtopology_id"),
+    PART: ("client_id", "subtopology_id", "part"),
 }
 _TIMED: Final = {
     "process": "Records that were processed",
@@ -100,6 +105,14 @@ _TABLE: Final = (
         for call in STORE_CALLS
         for each in _of_timed(STATE, call, f"DEBUG: calls of {call.replace('_', '-')} of the store")
     ),
+    *_of_timed(BATCH, "batch", "On Spark: batches that were committed"),
+    *_of_count(BATCH, "records", "On Spark: records of the batches"),
+    _metric(BATCH, "runs_total", "counter", "On Spark: runs of the query, which begins again after a failure."),
+    _metric(BATCH, "trigger_lag_avg", "gauge", f"On Spark: the ms by which batches begin too late, over {_SECONDS}."),
+    _metric(BATCH, "trigger_lag_max", "gauge", f"On Spark: the longest such time in ms, within {_SECONDS}."),
+    _metric(BATCH, "last_number", "gauge", "On Spark: the number of the last batch, as in the progress topic."),
+    _metric(PART, "latency_avg", "gauge", f"On Spark: the average time of a part of a batch in ms, over {_SECONDS}."),
+    _metric(PART, "latency_max", "gauge", f"On Spark: the longest time of a part in ms, within {_SECONDS}."),
     _metric(CACHE, "hit_ratio_avg", "gauge", f"DEBUG: the part of lookups that the cache answered, over {_SECONDS}."),
 )
 METRICS: Final = {metric.name: metric for metric in _TABLE}
@@ -128,14 +141,14 @@ class _Samples:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        host = watch.host
-        self._client = f"{host.settings.application_id}-{host.process_id}"
+        view = watch.view
+        self._client = f"{view.settings.application_id}-{view.process}"
         self._thread = f"{self._client}-StreamThread-1"
         self.found: dict[str, dict[tuple[str, ...], float]] = {}
 
     def _add(self, group: str, name: str, value: float | None, *labels: str) -> None:
         if value is not None:
-            first = self._client if group == CLIENT else self._thread
+            first = self._client if _LABELS[group][0] == "client_id" else self._thread
             self.found.setdefault(f"{PREFIX}{group}_{name}", {})[first, *labels] = value
 
     def _add_count(self, group: str, name: str, count: str, total: float, *labels: str) -> None:
@@ -153,8 +166,8 @@ class _Samples:
         return {"avg": average, "min": watch.minima.of(name), "max": watch.maxima.of(name)}
 
     def take(self) -> None:
-        host, measures = self._watch.host, self._watch.host.measures
-        state = host.life.state
+        view, measures = self._watch.view, self._watch.view.measures
+        state = view.life.state
         self._add(CLIENT, "client_state", list(State).index(state))
         self._add(CLIENT, "alive_stream_threads", int(state in (State.REBALANCING, State.RUNNING)))
         self._add(CLIENT, "failed_stream_threads", int(state is State.ERROR))
@@ -173,40 +186,58 @@ class _Samples:
                 self._add_count(TOPIC, f"records_{direction}", f"{direction}.records.{topic}", traffic.records, topic)
                 bytes_name = f"{direction}.bytes.{topic}"
                 self._add_count(TOPIC, f"bytes_{direction}", bytes_name, traffic.size_bytes, topic)
-        for task_id, running in host.tasks.running.items():
-            self._task(text_of(task_id), running)
+        for each in view.tasks():
+            self._task(each)
+        for batches in view.batches():
+            self._batches(batches)
 
-    def _task(self, name: str, running: Running) -> None:
-        task, measures = running.task, running.measures
-        is_active = running.role.value == "active"
-        self._add_count(TASK, "restore" if is_active else "update", f"{name}.restored", running.restorer.restored, name)
-        if is_active:
-            remaining = 0 if is_up(running) else running.restorer.missing
-            self._add(TASK, "restore_remaining_records_total", remaining, name)
-        if running.is_active:
-            self._add_count(TASK, "dropped_records", f"{name}.dropped", task.state.dropped_records, name)
-            self._add(TASK, "active_buffer_count", task.waiting(), name)
-            self._add_timed(TASK, "process", f"{name}.process", measures.processed.count, name)
-            self._add_timed(TASK, "punctuate", f"{name}.punctuate", measures.punctuated.count, name)
-            self._add_count(TASK, "enforced_processing", f"{name}.enforced", task.enforced, name)
-            for kind, value in self._spread(f"{name}.lateness").items():
-                if kind != "min":
-                    self._add(TASK, f"record_lateness_{kind}", value, name)
-            for node in task.latencies:
-                for kind, value in self._spread(f"{name}.latency.{node}").items():
+    def _task(self, of: TaskFigures) -> None:
+        name = of.name
+        self._add_count(TASK, "restore" if of.role == ACTIVE else "update", f"{name}.restored", of.restored, name)
+        if of.role == ACTIVE:
+            self._add(TASK, "restore_remaining_records_total", of.remaining, name)
+        if of.is_active:
+            self._active(of)
+        for store, rows in of.rows.items():
+            self._add(STATE, "num_entries", rows, name, store)
+        for store, calls in of.calls.items():
+            for call, timed in calls.items():
+                self._add_timed(STATE, call, f"{name}.{store}.{call}", timed.count, name, store)
+        for store in of.lookups:
+            ratio = self._watch.rates.average(f"{name}.hits.{store}", f"{name}.lookups.{store}")
+            self._add(CACHE, "hit_ratio_avg", ratio, name, store)
+
+    def _active(self, of: TaskFigures) -> None:
+        name = of.name
+        self._add_count(TASK, "dropped_records", f"{name}.dropped", of.dropped, name)
+        self._add(TASK, "active_buffer_count", of.buffered, name)
+        self._add_timed(TASK, "process", f"{name}.process", of.measures.processed.count, name)
+        self._add_timed(TASK, "punctuate", f"{name}.punctuate", of.measures.punctuated.count, name)
+        self._add_count(TASK, "enforced_processing", f"{name}.enforced", of.enforced, name)
+        for kind, value in self._spread(f"{name}.{LATENESS}").items():
+            if kind != "min":
+                self._add(TASK, f"record_lateness_{kind}", value, name)
+        for spread in of.spreads:
+            node = spread.removeprefix(LATENCY)
+            if node != spread:
+                for kind, value in self._spread(f"{name}.{spread}").items():
                     self._add(NODE, f"record_e2e_latency_{kind}", value, name, node)
-            if task.state.stream_time_ms >= 0:
-                self._add(TASK, "stream_time_ms", task.state.stream_time_ms, name)
-            for key in running.inputs:
-                self._add(INPUT, "records_lag", unprocessed(running, key), name, key.topic, str(key.partition))
-            for node, count in (task.state.node_counts or {}).items():
-                self._add_count(NODE, "process", f"{name}.node.{node}", count, name, node)
-        for store, each in task.stores.items():
-            self._add(STATE, "num_entries", rows_of(each), name, store)
-        if running.store_measures is not None:
-            for store, calls in running.store_measures.calls.items():
-                for call, timed in calls.items():
-                    self._add_timed(STATE, call, f"{name}.{store}.{call}", timed.count, name, store)
-            for store in running.store_measures.caches:
-                ratio = self._watch.rates.average(f"{name}.hits.{store}", f"{name}.lookups.{store}")
-                self._add(CACHE, "hit_ratio_avg", ratio, name, store)
+        if of.stream_time_ms is not None:
+            self._add(TASK, "stream_time_ms", of.stream_time_ms, name)
+        for each in of.inputs:
+            self._add(INPUT, "records_lag", each.lag, name, each.topic, str(each.partition))
+        for node, count in of.nodes.items():
+            self._add_count(NODE, "process", f"{name}.node.{node}", count, name, node)
+
+    def _batches(self, of: QueryBatches) -> None:
+        name, part = of.query, of.subtopology
+        self._add_timed(BATCH, "batch", f"{name}.batch", of.whole.count, part)
+        self._add_count(BATCH, "records", f"{name}.records", of.records, part)
+        self._add(BATCH, "runs_total", of.runs, part)
+        self._add(BATCH, "trigger_lag_avg", self._watch.average_ms(f"{name}.trigger-lag"), part)
+        self._add(BATCH, "trigger_lag_max", self._watch.maxima.of(f"{name}.trigger-lag"), part)
+        if of.last is not None:
+            self._add(BATCH, "last_number", of.last.number, part)
+        for each in of.parts:
+            self._add(PART, "latency_avg", self._watch.average_ms(f"{name}.{each}"), part, each)
+            self._add(PART, "latency_max", self._watch.maxima.of(f"{name}.{each}"), part, each)

@@ -23,6 +23,7 @@ from broker_cy.client.address import Address
 from broker_cy.client.errors import ClientError
 from broker_cy.http.pages import JSON, TEXT, PageAnswer, PageRequest, PageServer
 from broker_cy.metrics.exposition import CONTENT_TYPE
+from broker_streams.hosts.embedded.queries import Queries
 from broker_streams.hosts.measures import State
 from broker_streams.plan import codec
 from broker_streams.queries.metadata import StreamsMetadata
@@ -30,6 +31,7 @@ from broker_streams.queries.views import StoreUnavailable
 from broker_streams.seen.metrics import metrics_page
 from broker_streams.seen.rows import BadQuery, Rows
 from broker_streams.seen.settings import LISTENER, TOKEN_FILE, SeenSettings
+from broker_streams.seen.view import HostView
 from broker_streams.seen.watch import Watch
 
 PAGES: Final = ("/status", "/plan", "/metrics", "/healthz", "/readyz", "/metadata", "/stores")
@@ -45,8 +47,9 @@ class InstancePages(PageServer):
         address = settings.listener
         assert address is not None
         super().__init__(address, self._page, setting=LISTENER, request_s=REQUEST_S)
-        self._watch, self._settings = watch, settings
-        self._rows = Rows(watch.host.queries, settings.token)
+        self._watch = watch
+        queries = watch.view.stores
+        self._stores = None if queries is None else _StorePages(watch.view, queries, settings)
 
     async def _page(self, request: PageRequest) -> PageAnswer:
         try:
@@ -62,13 +65,13 @@ class InstancePages(PageServer):
             return _error(500, f"{type(error).__name__}: {error}")
 
     async def _found(self, request: PageRequest) -> PageAnswer:
-        watch, life = self._watch, self._watch.host.life
+        watch, life = self._watch, self._watch.view.life
         page, _, rest = request.path.removeprefix("/").partition("/")
         match page, rest:
             case "status", "":
                 return PageAnswer(200, JSON, watch.state().to_json())
             case "plan", "":
-                return PageAnswer(200, JSON, codec.to_json(watch.host.plan).encode())
+                return PageAnswer(200, JSON, codec.to_json(watch.view.plan).encode())
             case "metrics", "":
                 return PageAnswer(200, CONTENT_TYPE, metrics_page(watch))
             case "healthz", "":
@@ -76,16 +79,29 @@ class InstancePages(PageServer):
                 return PageAnswer(200 if is_well else 503, TEXT, f"{life.state.value}\n".encode())
             case "readyz", "":
                 return PageAnswer(200 if life.state is State.RUNNING else 503, TEXT, f"{life.state.value}\n".encode())
-            case "metadata", _:
-                return _json(self._metadata(unquote(rest), request.query))
-            case "stores", "":
-                return _json({"stores": self._stores()})
-            case "stores", _:
-                if (refused := self._refused(request)) is not None:
-                    return refused
-                return _json(await self._rows.page(unquote(rest), request.query))
+            case (("metadata" | "stores"), _):
+                if self._stores is None:
+                    return _error(404, "stores of an application on Spark are with its workers, which serve no pages")
+                return await self._stores.page(request, page, unquote(rest))
             case _:
                 return _error(404, f"the pages are {', '.join(PAGES)}")
+
+
+class _StorePages:
+    """The pages about stores: places of keys, and rows."""
+
+    def __init__(self, view: HostView, queries: Queries, settings: SeenSettings) -> None:
+        self._view, self._queries, self._settings = view, queries, settings
+        self._rows = Rows(queries, settings.token)
+
+    async def page(self, request: PageRequest, page: str, name: str) -> PageAnswer:
+        """Raises BadQuery, StoreUnavailable, ClientError."""
+        if page == "metadata":
+            return _json(self._metadata(name, request.query))
+        if not name:
+            return _json({"stores": self._stores()})
+        refused = self._refused(request)
+        return _json(await self._rows.page(name, request.query)) if refused is None else refused
 
     def _refused(self, request: PageRequest) -> PageAnswer | None:
         settings = self._settings
@@ -96,16 +112,14 @@ class InstancePages(PageServer):
         return _error(403, f"others reach this address, so rows need a token: set {TOKEN_FILE} of all instances")
 
     def _stores(self) -> list[dict[str, Any]]:
-        host = self._watch.host
-        placement = host.queries.placement
+        placement = self._queries.placement
+        active = [each.name.split("_") for each in self._view.tasks() if each.is_active]
         found = []
-        for store in host.plan.stores:
+        for store in self._view.plan.stores:
             here = []
             if not placement.is_global(store.name):
                 number = placement.subtopology(store.name)
-                here = sorted(
-                    at for (part, at), each in host.tasks.running.items() if part == number and each.is_active
-                )
+                here = sorted(int(at) for part, at in active if part == number)
             found.append(
                 {
                     "name": store.name,
@@ -118,7 +132,7 @@ class InstancePages(PageServer):
         return found
 
     def _metadata(self, store: str, query: Mapping[str, str]) -> dict[str, Any]:
-        queries = self._watch.host.queries
+        queries = self._queries
         if not store:
             return {"instances": [_instance(each) for each in queries.metadata_for_all_streams_clients()]}
         if "key" not in query and "key64" not in query:

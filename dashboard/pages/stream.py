@@ -1,4 +1,4 @@
-"""One stream processing application: its topology as a picture, and its instances, tasks, inputs and stores."""
+"""One stream processing application: its topology as a picture, its instances, tasks, inputs, stores and batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from dash import html
 from dash.development.base_component import Component
 
-from broker_cy.admin.streams_applications import InputRow, InstanceRow, StoreRow, TaskRow
+from broker_cy.admin.streams_rows import BatchRow, InputRow, InstanceRow, StoreRow, TaskRow
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.console.columns import streams as columns
 from broker_cy.console.feeds import Feed
@@ -150,6 +150,37 @@ class Stores(OfApplication, TableChannel[StoreRow]):
         return row.store
 
 
+@channel("stream-batches")
+class Batches(OfApplication, TableChannel[BatchRow]):
+    SUBJECT = _SUBJECT
+    REQUIRED = _SUBJECT
+    COLUMNS = (
+        table_column(columns.BATCH_PART, 110),
+        table_column(columns.BATCH_NUMBER, 80),
+        table_column(columns.BATCHES, 90),
+        table_column(columns.BATCH_RECORDS, 90),
+        table_column(columns.TRIGGER_LAG, 95),
+        table_column(columns.BATCH_MS, 85),
+        table_column(columns.BATCH_MAX_MS, 85),
+        table_column(columns.PLAN_MS, 75),
+        table_column(columns.TASKS_MS, 75),
+        table_column(columns.READ_MS, 75),
+        table_column(columns.PROCESS_MS, 80),
+        table_column(columns.WRITE_MS, 75),
+        table_column(columns.DECIDE_MS, 75),
+        table_column(columns.COMMIT_MS, 75),
+        table_column(columns.RUNS, 60),
+        table_column(columns.BATCH_TIME, 190, is_flex=True),
+    )
+
+    def rows(self) -> Iterable[BatchRow] | None:
+        view = self.view
+        return None if view is None else view.application.batches
+
+    def row_id(self, row: BatchRow) -> str:
+        return row.subtopology
+
+
 @channel("stream-inputs")
 class Inputs(OfApplication, TableChannel[InputRow]):
     SUBJECT = _SUBJECT
@@ -248,6 +279,7 @@ def layout(context: Context, cluster: str, application: str = "", **_: str) -> C
                 listing(each_title, each.name, each.COLUMNS, cluster=cluster, params=params, rows=_ROWS, empty=empty)
                 for each_title, each, empty in (
                     ("Instances", Instances, "The application has no instances now."),
+                    ("Batches", Batches, "Only applications on Spark have batches; their driver reports them."),
                     ("Stores", Stores, "The application has no store that is known."),
                     ("Inputs", Inputs, "Nothing was committed yet."),
                 )

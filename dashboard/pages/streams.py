@@ -74,10 +74,11 @@ def layout(context: Context, cluster: str, **_: str) -> Component:
                 Streams.COLUMNS,
                 cluster=cluster,
                 noun="application",
-                note="Groups of the streams protocol (KIP-1071). Lag: records of all inputs that were not processed. "
+                note="Groups of the streams protocol (KIP-1071), and applications that a driver on Spark announced. "
+                "The lag counts records of all inputs that were not processed. "
                 "Records/s, rows and records to restore are those of instances that report their state "
                 "(application.server).",
-                empty="The cluster has no streams group.",
+                empty="The cluster has no streams group, and no application on Spark.",
             )
         ],
     )

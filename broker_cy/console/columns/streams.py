@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from broker_cy.admin.streams_applications import (
-    ERROR,
-    NOT_READY,
-    REBALANCING,
-    RUNNING,
-    SILENT,
-    InputRow,
-    InstanceRow,
-    StoreRow,
-    StreamsApplication,
-    TaskRow,
-)
+from broker_cy.admin.streams_applications import ERROR, NOT_READY, REBALANCING, RUNNING, SILENT, StreamsApplication
+from broker_cy.admin.streams_rows import BatchRow, InputRow, InstanceRow, StoreRow, TaskRow
 from broker_cy.reporting.column import Column, Kind
 from broker_cy.reporting.numbers import UNKNOWN, share
 from broker_cy.reporting.tone import Tone
@@ -175,4 +166,45 @@ STORE_RESTORED: Final = Column[StoreRow](
     hint="The part of the changelogs that was read, while stores are being restored",
     tone=lambda row: Tone.PLAIN if row.restored is None else Tone.NOTED,
     width=8,
+)
+
+
+def _ms(key: str, title: str, value: Callable[[BatchRow], float | None], hint: str) -> Column[BatchRow]:
+    return Column(key, title, value, Kind.DURATION, hint=hint, width=8)
+
+
+BATCH_PART: Final = Column[BatchRow]("subtopology", "Sub-topology", lambda row: row.subtopology, width=12)
+BATCH_NUMBER: Final = Column[BatchRow](
+    "number", "Last", lambda row: row.number, Kind.COUNT, hint="The number of the last batch", width=8
+)
+BATCH_TIME: Final = Column[BatchRow](
+    "time", "Last begin", lambda row: row.begin_ms, Kind.TIME, hint="When the last batch began", width=24
+)
+BATCHES: Final = Column[BatchRow]("batches", "Batches/s", lambda row: row.batches_per_s, Kind.RATE, width=9)
+BATCH_RECORDS: Final = Column[BatchRow]("records", "Records/s", lambda row: row.records_per_s, Kind.RATE, width=9)
+TRIGGER_LAG: Final = _ms(
+    "trigger-lag",
+    "Trigger lag",
+    lambda row: row.trigger_lag_ms,
+    "The time by which a batch begins too late: after its interval, and after its first records",
+)
+BATCH_MS: Final = _ms("duration", "Duration", lambda row: row.batch_ms, "The average of a batch over 10 s")
+BATCH_MAX_MS: Final = _ms("longest", "Longest", lambda row: row.batch_max_ms, "The longest batch within 10 s")
+PLAN_MS: Final = _ms("plan", "Plan", lambda row: row.plan_ms, "Spark plans the batch")
+TASKS_MS: Final = _ms(
+    "tasks", "Tasks", lambda row: row.tasks_ms, "Spark runs the tasks: the next three, and its own work"
+)
+READ_MS: Final = _ms("read", "Read", lambda row: row.read_ms, "The longest task reads its records")
+PROCESS_MS: Final = _ms("process", "Process", lambda row: row.process_ms, "The longest task processes them")
+WRITE_MS: Final = _ms("write", "Write", lambda row: row.write_ms, "The longest task writes its results")
+DECIDE_MS: Final = _ms("decide", "Decide", lambda row: row.decide_ms, "The record of the batch is committed")
+COMMIT_MS: Final = _ms("commit", "Commit", lambda row: row.commit_ms, "The transactions of the tasks are committed")
+RUNS: Final = Column[BatchRow](
+    "runs",
+    "Runs",
+    lambda row: row.runs,
+    Kind.COUNT,
+    hint="How often the query began: again after each failure",
+    tone=lambda row: Tone.WARN if row.runs > 1 else Tone.PLAIN,
+    width=6,
 )

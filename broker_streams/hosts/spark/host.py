@@ -17,23 +17,17 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from broker_cy.admin import AdminClient
 from broker_cy.client.errors import ClientError, Failure
-from broker_streams.hosts.clients import client_of
-from broker_streams.hosts.settings import EXACTLY_ONCE, HostSettings
-from broker_streams.hosts.spark import progress, shipped, worker
+from broker_streams.hosts.spark.application import BATCHES_MAX, ROWS_MAX, SparkApplication, batches_at_a_time
 from broker_streams.hosts.spark.query import Query
 from broker_streams.hosts.spark.rounds import Rounds
-from broker_streams.hosts.spark.topics import Topics, prepared
 from broker_streams.kernel.errors import StreamsError
-from broker_streams.plan.topology import Topology
-from broker_streams.settings import read
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject  # type: ignore[import-untyped]
@@ -43,15 +37,9 @@ _LOG = logging.getLogger("broker_streams")
 # Settings of an application for Spark: spark.driver.memory and others, by Spark's names.
 SPARK: Final = "spark."
 MEMORY: Final = "spark.driver.memory"
-# Offsets of one batch of a query, at most.
-ROWS_MAX: Final = "spark.streams.batch.records.max"
-# Batches of all queries of a driver that run at a time; by default as many as this machine has cores, and two at least.
-BATCHES_MAX: Final = "spark.streams.concurrent.batches.max"
 # Runs of a query that end without a batch, one after the other; then the application ends.
 RUNS_MAX: Final = 5
 PAUSE_S: Final = 0.2
-# A batch takes longer than a commit of the embedded host.
-TRANSACTION_MS: Final = 60_000
 # Checkpoints in memory: Spark syncs files of each batch, and the next driver does not read them.
 MEMORY_FILES: Final = Path("/dev/shm")
 _OPTIONS: Final = {
@@ -76,38 +64,6 @@ _LOCAL: Final = {"spark.python.daemon.module": "broker_streams.hosts.spark.daemo
 _DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
 
 
-class SparkApplication:
-    """One application in the driver."""
-
-    def __init__(self, topology: Topology, config: Mapping[str, Any], directory: Path | None = None) -> None:
-        """`directory` has the modules that the application's file imports. Raises ValueError: a setting that cannot be
-        on Spark, or an object in a function that cannot be copied.
-        """
-        config = {"transaction.timeout.ms": TRANSACTION_MS, **config}
-        settings = HostSettings.of(config)
-        if not settings.is_exactly_once:
-            raise ValueError(f"processing.guarantee is {settings.guarantee}; on Spark {EXACTLY_ONCE} is allowed")
-        self.rows_max: int = read(config).get(ROWS_MAX)
-        _batches(config)
-        self.topology, self.config, self.settings = topology, config, settings
-        self.data = shipped.packed(shipped.Shipped(topology, config), directory)
-        self.file_name = worker.file_name(settings.application_id, self.data)
-        name = settings.application_id
-        self.client: AdminClient = client_of(config, name, name, timeout_s=worker.CALL_S)
-        self.queries = [Query(self.client, topology, part, settings) for part in topology.subtopologies()]
-        self._preparing = asyncio.Lock()
-
-    @property
-    def name(self) -> str:
-        return self.settings.application_id
-
-    async def prepared(self) -> Topics:
-        """Raises TopologyError, ClientError."""
-        async with self._preparing:
-            await progress.ensure_topic(self.client)
-            return await prepared(self.client, self.topology, self.settings)
-
-
 class SparkHost:
     """`started` is called in the loop when all queries run for the first time."""
 
@@ -124,7 +80,7 @@ class SparkHost:
                 raise ValueError(f"application.id {name} is given twice; each application needs its own")
         self._queries = {query.name: query for each in self.applications for query in each.queries}
         # Spark keeps as many Python processes for plans and commits as batches run at a time.
-        turns = asyncio.Semaphore(min(_batches(each.config) for each in self.applications))
+        turns = asyncio.Semaphore(min(batches_at_a_time(each.config) for each in self.applications))
         for query in self._queries.values():
             query.turns = turns
         self._master, self._once = master, once
@@ -180,10 +136,13 @@ class SparkHost:
         """
         begun = [asyncio.Event() for _ in self._queries]
         if self._once:
-            running = [asyncio.create_task(self._drain(each)) for each in self.applications]
+            running = [asyncio.create_task(_watched(each, self._drain(each))) for each in self.applications]
         else:
             pairs = [(each, query) for each in self.applications for query in each.queries]
-            running = [asyncio.create_task(self._keep(*pair, each)) for pair, each in zip(pairs, begun, strict=True)]
+            running = [
+                asyncio.create_task(_watched(application, self._keep(application, query, each)))
+                for (application, query), each in zip(pairs, begun, strict=True)
+            ]
         ready = asyncio.create_task(_tell(begun, started))
         stopping = asyncio.create_task(self._stopping.wait())
         everything = asyncio.gather(*running)
@@ -225,6 +184,7 @@ class SparkHost:
         while not self._stopping.is_set():
             batches = query.figures.batches
             try:
+                application.begins(query)
                 await query.begin(await application.prepared())
                 reason = await self._run_once(application, query, begun)
             except ClientError as error:
@@ -267,6 +227,7 @@ class SparkHost:
                 except Exception as error:  # of Spark or Py4J: the JVM may be gone
                     return _reason(str(error))
             begun.set()
+            application.runs(query, once=self._once)
             ending = loop.run_in_executor(threads, _ended, streaming)
             running: list[asyncio.Future[Any]] = [ending, stopping, over]
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -288,6 +249,9 @@ class SparkHost:
     async def _close(self) -> None:
         loop = asyncio.get_running_loop()
         for each in self.applications:
+            each.ends()
+            with suppress(ClientError):
+                await each.announce_end()
             await each.client.close()
         if self._spark is not None:
             # The JVM may be gone.
@@ -299,6 +263,15 @@ class SparkHost:
     def _delete(self) -> None:
         for directory in (self._directory, self._checkpoints):
             shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _watched(application: SparkApplication, running: Awaitable[None]) -> None:
+    """Note the error that ends an application. Raises as `running`."""
+    try:
+        await running
+    except Exception as error:
+        application.ends(error)
+        raise
 
 
 async def _settled(query: Query) -> None:
@@ -361,8 +334,3 @@ def _reason(text: str) -> str:
     # Py4J's first line names its own object.
     java = [each.removeprefix(": ") for each in lines if not each.startswith(("An error occurred", "at "))]
     return (errors[-1:] or java or ["no reason was given"])[0]
-
-
-def _batches(config: Mapping[str, Any]) -> int:
-    found: int | None = read(config).get(BATCHES_MAX)
-    return max(2, os.cpu_count() or 1) if found is None else found

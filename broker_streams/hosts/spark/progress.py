@@ -3,7 +3,8 @@ transactions belong to the batch.
 
 The record is the decision about the batch. Before it, nothing of the batch counts. After it, all transactions that it
 names are committed, by this driver or by the next one. It is itself written in a transaction of the driver, whose
-transactional id, APPLICATION-SUBTOPOLOGY, only one driver has: a former one can decide nothing any more.
+transactional id, APPLICATION-SUBTOPOLOGY, only one driver has: a former one can decide nothing any more. Another
+partition tells consoles of the drivers (broker_cy/admin/streams_drivers.py).
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Start
+from broker_cy.admin.streams_drivers import DRIVERS, TOPIC
 from broker_cy.admin.topics import NewTopic
 from broker_cy.client.errors import ClientError
 from broker_cy.core.errors import ErrorCode
 
-TOPIC: Final = "__pipeline_progress"
 PARTITION: Final = TopicPartition(TOPIC, 0)
 # Each query has one live record; a driver that starts reads what compaction has left.
 _CONFIG: Final = {
@@ -88,7 +89,7 @@ def _crc(fields: Mapping[str, Any]) -> int:
 
 async def ensure_topic(client: AdminClient) -> None:
     """Raises ClientError."""
-    outcome = await client.topics.create([NewTopic(TOPIC, 1, configs=_CONFIG)])
+    outcome = await client.topics.create([NewTopic(TOPIC, DRIVERS.partition + 1, configs=_CONFIG)])
     for error in outcome.failed.values():
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise error

@@ -26,11 +26,15 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.transactional import TransactionalProducer
 from broker_cy.client.errors import ClientError
+from broker_cy.client.streams_status import InputState
 from broker_cy.client.transaction import V2, ProducerCore, State
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire.records import Record
+from broker_streams.hosts.batches import DECIDE, PLAN, TASKS
+from broker_streams.hosts.figures import TaskFigures
 from broker_streams.hosts.settings import HostSettings
 from broker_streams.hosts.spark import progress
+from broker_streams.hosts.spark.sums import QueryMeasures
 from broker_streams.hosts.spark.topics import Topics
 from broker_streams.hosts.spark.work import Done, Offsets, TaskId, Token, Work
 from broker_streams.hosts.starts import Starts
@@ -54,6 +58,10 @@ _ENDED: Final = (
 
 
 _FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+class Superseded(StreamsError):
+    """Another driver runs the application now, or instances on another host."""
 
 
 class QueryError(RuntimeError):
@@ -109,6 +117,8 @@ class Query:
         self._run = ""
         self._batch = self._tick = self._began_ms = 0
         self._committed: Offsets = {}
+        # The ends of the last batches.
+        self._reached: Offsets = {}
         self._texts: dict[TopicPartition, str] = {}
         self._ends: Offsets = {}
         self._global_ends: Offsets = {}
@@ -122,6 +132,7 @@ class Query:
         self._has_turn = False
         self.failure: StreamsError | None = None
         self.figures = Figures()
+        self.measures = QueryMeasures(self.name, part, settings.commit_interval_ms)
 
     # ---- a run
 
@@ -148,15 +159,16 @@ class Query:
         self._committed, _ = await self._starts.positions(keys, group, self._began_ms)
         self._texts = {key: group[key].metadata for key in keys if key in group}
         self._run, self._tick, self._last_commit = str(uuid.uuid4()), 0, None
-        self._open = {}
+        self._open, self._reached = {}, {}
         self.figures.runs += 1
+        self.measures.begin(self._tasks)
 
     async def _check_alone(self) -> None:
         """Raises ClientError; StreamsError: the group has members, which process the same records."""
         name = self._settings.application_id
         group = (await self._client.groups.describe([name])).found.get(name)
         if group is not None and group.members:
-            self.failure = StreamsError(
+            self.failure = Superseded(
                 f"group {name} has {len(group.members)} members: the application runs on the embedded host, or in Java;"
                 " end it first"
             )
@@ -171,7 +183,7 @@ class Query:
             await self._driver.initialize(continues=self._run != "")
         except ClientError as error:
             if error.code in _FENCED:
-                raise StreamsError(f"another driver runs application {self._settings.application_id} now") from error
+                raise Superseded(f"another driver runs application {self._settings.application_id} now") from error
             raise
         found = await progress.last(self._client, self.name)
         if found is not None:
@@ -193,10 +205,26 @@ class Query:
             if error.code not in _ENDED:
                 raise
 
+    def tasks(self) -> list[TaskFigures]:
+        """The tasks as they are after the last commit."""
+        found = []
+        for task, each in self._tasks.items():
+            of = self.measures.of_task(task)
+            inputs = []
+            for key in each.inputs:
+                # Up to the end of the last batch all is read: the committed offset does not count markers behind it.
+                at, end = self._reached.get(key, self._committed.get(key)), self._ends.get(key)
+                lag = None if at is None or end is None else max(0, end - at) + of.waiting.get(key, 0)
+                inputs.append(InputState(key.topic, key.partition, at, self._committed.get(key), lag))
+            of.figures.inputs = tuple(inputs)
+            found.append(of.figures)
+        return found
+
     # ---- the source
 
     async def first(self) -> dict[str, Any]:
         """The offsets at which the run begins."""
+        self.measures.batches.waits()
         return self._told(self._committed)
 
     async def hold(self) -> None:
@@ -224,6 +252,7 @@ class Query:
             if any(each.is_due(now_ms, ends=self._held is not None) for each in self._tasks.values()):
                 self._tick += 1
                 break
+            self.measures.batches.waits()
             if self._held is not None or time.monotonic() + pause_s > until_s:
                 return dict(start)
             await asyncio.sleep(pause_s)
@@ -231,6 +260,7 @@ class Query:
         if self.turns is not None:
             await self.turns.acquire()
             self._has_turn = True
+        self.measures.batches.begin()
         if rows_max is not None:
             each_max = max(1, rows_max // max(1, len(ends)))
             ends = {key: min(end, begun[key] + each_max) for key, end in ends.items()}
@@ -270,6 +300,7 @@ class Query:
     async def plan(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[bytes]:
         """The pickled Work of each task that has records, or a punctuation that is due. Raises QueryError."""
         begun, ends = offsets_of(start), offsets_of(end)
+        self.measures.batches.end(PLAN)
         if self._open:
             if not self._is_same(ends):
                 raise QueryError(f"batch {self._batch} of {self.name} is open, and Spark plans another one")
@@ -311,6 +342,7 @@ class Query:
         """
         if self._last_commit == spark_batch:
             return
+        self.measures.batches.end(TASKS)
         done = [pickle.loads(each) for theirs in results for each in self._present(theirs)]
         for each in done:
             if each.failure is not None:
@@ -323,7 +355,9 @@ class Query:
         started = [each for each in done if each.offsets or each.written]
         if started:
             await self._decide(started)
+            self.measures.batches.end(DECIDE)
             await asyncio.gather(*(self._commit_task(each) for each in started))
+        self.measures.take(self._batch, {each.task: each for each in done})
         self._take(done)
         self._last_commit = spark_batch
         self.give_turn_back()
@@ -367,6 +401,7 @@ class Query:
         for each in done:
             work, task = self._open[each.task], self._tasks[each.task]
             self._committed |= each.offsets
+            self._reached |= work.ends
             self._texts |= dict(each.texts)
             task.base, task.last_ms = work.token, work.now_ms
             task.due_ms, task.is_waiting = each.due_ms, each.is_waiting

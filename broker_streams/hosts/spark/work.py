@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.transaction import ProducerCore
+from broker_streams.hosts.spark.reports import Report
 
 TaskId = tuple[int, int]
 """The numbers of the sub-topology and of the partition."""
@@ -61,3 +62,4 @@ class Done:
     due_ms: int | None = None
     is_waiting: bool = False
     failure: str | None = None
+    report: Report = field(default_factory=Report)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.fetched import Chunk
@@ -24,6 +24,7 @@ from broker_cy.admin.offsets import Isolation
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.transaction import GroupMetadata
 from broker_cy.wire.records import Record
+from broker_streams.hosts.batches import PROCESS, READ, WRITE
 from broker_streams.hosts.clients import client_of
 from broker_streams.hosts.embedded.global_stores import GlobalStores
 from broker_streams.hosts.embedded.restoring import Restorer, changelog_partitions, deletions_ms
@@ -32,6 +33,7 @@ from broker_streams.hosts.embedded.writer import add_ends, sends
 from broker_streams.hosts.results import Results
 from broker_streams.hosts.settings import NO_RESET, HostSettings
 from broker_streams.hosts.spark import shipped
+from broker_streams.hosts.spark.reports import Meter
 from broker_streams.hosts.spark.work import Done, Offsets, TaskId, Token, Work
 from broker_streams.hosts.starts import Starts
 from broker_streams.kernel.build import build
@@ -39,6 +41,9 @@ from broker_streams.kernel.errors import StreamsError
 from broker_streams.kernel.punctuation import NEVER_MS
 from broker_streams.kernel.stores.maps import in_memory
 from broker_streams.kernel.task import Task
+
+if TYPE_CHECKING:
+    from broker_streams.state.task_state import TaskState
 
 # Results of a batch that wait in memory; more of them are sent while the batch goes on.
 RESULTS_MAX: Final = 50_000
@@ -75,6 +80,8 @@ class Kept:
     task: Task
     restorer: Restorer
     positions: Offsets
+    meter: Meter
+    state: TaskState | None
     token: Token | None = None
     # Where the batch `token` ended in inputs and changelogs. State on disk takes it when that batch is committed.
     reached: Offsets = field(default_factory=dict)
@@ -187,6 +194,7 @@ class Worker:
             self._globals.stores,
             in_memory if state is None else state.open_maps,
         )
+        meter = Meter(task, restorer, is_detailed=settings.task.counts_nodes)
         restorer.begin(task.stores, state)
         await restorer.catch_up(upto, to_the_end=True)
         for key in work.ends:
@@ -196,7 +204,7 @@ class Worker:
         task.initialize(work.began_ms)
         if work.base is not None:
             task.pass_over(work.last_ms)
-        return Kept(task, restorer, dict(work.committed))
+        return Kept(task, restorer, dict(work.committed), meter, state)
 
 
 class _Batch:
@@ -206,7 +214,7 @@ class _Batch:
         self, client: AdminClient, settings: HostSettings, kept: Kept, work: Work, reset_of: Callable[[str], str]
     ) -> None:
         self._client, self._settings, self._work, self._reset_of = client, settings, work, reset_of
-        self._kept, self._task, self._positions = kept, kept.task, kept.positions
+        self._kept, self._task, self._positions, self._meter = kept, kept.task, kept.positions, kept.meter
         self._ends: Offsets = {}
         core = work.core
         assert core.transactional_id is not None
@@ -218,13 +226,16 @@ class _Batch:
 
     async def run(self) -> Done:
         """Read, process and write. Raises StreamsError, ClientError."""
-        work, task = self._work, self._task
+        work, task, meter = self._work, self._task, self._meter
+        meter.begin()
         records = await self._read()
+        meter.end(READ)
         task.update_lags({(key.topic, key.partition): lag for key, lag in work.lags.items()})
-        task.run(work.now_ms)
-        task.punctuate(work.now_ms)
+        meter.processed(task.run(work.now_ms))
+        meter.punctuated(task.punctuate(work.now_ms))
         task.flush()
         self._collect()
+        meter.end(PROCESS)
         await self._send()
         self._kept.restorer.seal()
         reached = {TopicPartition(*place): at for place, at in task.offsets().items()}
@@ -235,6 +246,8 @@ class _Batch:
             group = GroupMetadata(self._settings.application_id)
             await self._producer.commit_offsets(group, offsets, {key: texts[key] for key in offsets})
         self._kept.reached = {**reached, **self._ends}
+        meter.end(WRITE)
+        state = self._kept.state
         return Done(
             work.task,
             self._producer.core,
@@ -244,6 +257,7 @@ class _Batch:
             self._written,
             self._due_ms(),
             task.waiting() > 0,
+            report=meter.take(work.ends, None if state is None else state.file.size_bytes),
         )
 
     def _due_ms(self) -> int | None:
@@ -270,14 +284,17 @@ class _Batch:
                         " read, and auto.offset.reset is none"
                     )
                 task.add(*chunk.partition, inputs_of(chunk), work.now_ms)
+                self._meter.polled(chunk.partition.topic, len(chunk.records), chunk.size_bytes)
                 # The last batch of a producer may go on beyond the end.
                 positions[chunk.partition] = min(chunk.next_offset, ends[chunk.partition])
                 count += len(chunk.records)
                 if is_single:
-                    task.run(work.now_ms)
+                    processed = task.run(work.now_ms)
                     self._collect()
+                    self._meter.processed(processed)
                     if len(self._results) >= RESULTS_MAX:
                         await self._send()
+                        self._meter.end(WRITE)
         return count
 
     def _collect(self) -> None:
@@ -295,8 +312,9 @@ class _Batch:
         if not results:
             return
         await self._begin()
-        for topic, (records, _) in results.traffic().items():
+        for topic, (records, size_bytes) in results.traffic().items():
             self._written[topic] = self._written.get(topic, 0) + records
+            self._meter.produced(topic, records, size_bytes)
         for each in await asyncio.gather(*sends(self._producer, results), return_exceptions=True):
             if isinstance(each, BaseException):
                 raise each

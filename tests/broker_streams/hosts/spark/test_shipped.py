@@ -13,7 +13,8 @@ import pytest
 import broker_streams
 from broker_streams import JSON, STRING, AvroSerde, JsonSchemaSerde, ProtobufSerde, StreamsBuilder
 from broker_streams.application import load
-from broker_streams.hosts.spark.host import SparkApplication, SparkHost
+from broker_streams.hosts.spark.application import SparkApplication
+from broker_streams.hosts.spark.host import SparkHost
 from broker_streams.hosts.spark.shipped import Shipped, packed, unpacked
 from broker_streams.hosts.spark.worker import file_name
 

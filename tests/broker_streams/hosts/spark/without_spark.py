@@ -41,12 +41,18 @@ class Driver:
     """A driver, from its start to its end or crash. `zombies` are work that a former driver had planned."""
 
     def __init__(
-        self, client: AdminClient, topology: Topology, config: dict[str, Any], chance: random.Random | None = None
+        self,
+        client: AdminClient,
+        topology: Topology,
+        config: dict[str, Any],
+        chance: random.Random | None = None,
+        queries: list[Query] | None = None,
     ) -> None:
         self.client, self.topology, self.config = client, topology, config
         self.settings = HostSettings.of(config)
         self.chance = chance or random.Random(0)
-        self.queries = [Query(client, topology, part, self.settings) for part in topology.subtopologies()]
+        made = [Query(client, topology, part, self.settings) for part in topology.subtopologies()]
+        self.queries = made if queries is None else queries
         self._ends: dict[str, dict[str, Any]] = {}
         self._batch = 0
         data = shipped.packed(shipped.Shipped(topology, config))
