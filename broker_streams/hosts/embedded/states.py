@@ -39,6 +39,7 @@ class States:
         self._open: dict[str, TaskState] = {}
         # The time of the last snapshot of each task, and the stamp that it has.
         self._copied: dict[str, tuple[int, Any]] = {}
+        self._clean_due_ms = 0
         self._is_on_disk = _has_lmdb(settings)
 
     def stores_of(self, stores: Iterable[Store]) -> list[Store]:
@@ -129,15 +130,19 @@ class States:
                 _LOG.warning("task %s: %s", task, error)
             self._share_buffer()
 
+    async def clean(self) -> None:
+        """Delete the state of tasks that went away, once in state.cleanup.delay.ms."""
+        now_ms, delay_ms = self._now_ms(), self.settings.state_cleanup_delay_ms
+        if now_ms < self._clean_due_ms:
+            return
+        self._clean_due_ms = now_ms + max(1, delay_ms)
+        for name in await asyncio.to_thread(self._directory.clean, now_ms, delay_ms):
+            _LOG.info("the state of task %s is deleted: it was not used for a while", name)
+
     async def look_after(self, is_active: Callable[[str], bool]) -> None:
         """Delete the state of tasks that went away, and copy the state of active tasks, for ever."""
-        settings, clean_due_ms = self.settings, 0
         while True:
-            now_ms = self._now_ms()
-            if now_ms >= clean_due_ms:
-                clean_due_ms = now_ms + max(1, settings.state_cleanup_delay_ms)
-                for name in await asyncio.to_thread(self._directory.clean, now_ms, settings.state_cleanup_delay_ms):
-                    _LOG.info("the state of task %s is deleted: it was not used for a while", name)
+            await self.clean()
             snapshots = self._snapshots()
             if snapshots is not None:
                 for task, state in list(self._open.items()):

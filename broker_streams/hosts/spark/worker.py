@@ -85,6 +85,8 @@ class Kept:
     token: Token | None = None
     # Where the batch `token` ended in inputs and changelogs. State on disk takes it when that batch is committed.
     reached: Offsets = field(default_factory=dict)
+    # The time of its last batch.
+    used_ms: int = 0
 
     def is_committed(self, base: Token | None) -> bool:
         """Whether the batch `token` is committed, if `base` is the last one that was: a run ends with the first batch
@@ -160,8 +162,17 @@ class Worker:
         while len(self._kept) >= KEPT_MAX:
             oldest = next(iter(self._kept))
             self._forget(oldest, self._kept.pop(oldest), None)
+        kept.used_ms = work.now_ms
         self._kept[work.task] = kept
+        self._leave(work.now_ms)
+        await self._states.clean()
         return done
+
+    def _leave(self, now_ms: int) -> None:
+        """Close tasks that other processes have had for state.cleanup.delay.ms: their files go too, on this machine."""
+        before_ms = now_ms - self._settings.state_cleanup_delay_ms
+        for task in [task for task, each in self._kept.items() if each.used_ms < before_ms]:
+            self._forget(task, self._kept.pop(task), None)
 
     def _forget(self, task: TaskId, kept: Kept, base: Token | None) -> None:
         """Close a task. `base` is its last batch that was committed, if that is known."""

@@ -1,25 +1,18 @@
-"""Batches of a query against a broker, with crashes of driver and workers at each step, without Spark."""
+"""Batches of a query against a broker, without Spark: tasks in several processes, their inputs, clocks and state."""
 
 from __future__ import annotations
 
 import asyncio
-import pickle
 import random
-from collections.abc import Iterator
-from contextlib import suppress
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker_cy.admin import AdminClient, ClientError, transactional
-from broker_cy.admin.metadata import TopicPartition
-from broker_cy.admin.topics import NewTopic
-from broker_cy.client.transaction import V1, WrongState
+from broker_cy.admin import AdminClient
 from broker_cy.wire.records import Record
 from broker_streams import (
-    LONG,
-    STRING,
     JoinWindows,
     Processor,
     ProcessorContext,
@@ -30,112 +23,23 @@ from broker_streams import (
 )
 from broker_streams.hosts.embedded.host import EmbeddedHost
 from broker_streams.hosts.settings import HostSettings
-from broker_streams.hosts.spark import progress
-from broker_streams.hosts.spark.query import Query, QueryError
+from broker_streams.hosts.spark import shipped
+from broker_streams.hosts.spark.query import QueryError
+from broker_streams.hosts.spark.worker import Worker
 from broker_streams.plan.topology import TopologyError
-from tests.broker_streams.brokers import SETTINGS
-from tests.broker_streams.hosts.spark.without_spark import STEPS, Crash, Driver, committed, driver
+from tests.broker_streams.hosts.spark.counting import (
+    KEYS,
+    PARTITIONS,
+    WAIT_S,
+    config_of,
+    counted,
+    counts,
+    create,
+    expected,
+    write,
+)
+from tests.broker_streams.hosts.spark.without_spark import Driver, committed, driver
 from tests.support.broker import BrokerProcess
-from tests.support.kafka_peer import KafkaPeer
-
-PARTITIONS = 2
-KEYS = 5
-# Members of the embedded host hear of tasks soon.
-WAIT_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    made = BrokerProcess(tmp_path_factory.mktemp("spark-broker"), SETTINGS)
-    try:
-        yield made.start()
-    finally:
-        made.close()
-
-
-@pytest.fixture(params=["negotiated", "version 1"])
-def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The protocol that the cluster has finalized, and the one before KIP-890."""
-    if request.param == "version 1":
-        monkeypatch.setattr(transactional, "client_version", lambda _: V1)
-
-
-def config_of(broker: BrokerProcess | KafkaPeer, name: str, **changed: Any) -> dict[str, Any]:
-    given = {
-        "application.id": name,
-        "bootstrap.servers": broker.bootstrap,
-        "statestore.cache.max.bytes": 0,
-        "default.key.serde": STRING,
-        "default.value.serde": STRING,
-        "transaction.timeout.ms": 60_000,
-    }
-    return given | {key.replace("_", "."): value for key, value in changed.items()}
-
-
-def counts(name: str) -> Any:
-    """The number of records of each value, over a repartition topic and a store."""
-    builder = StreamsBuilder()
-    grouped = builder.stream(f"{name}-in").group_by(lambda key, value: value)
-    grouped.count().to_stream().to(f"{name}-out", value=LONG)
-    return builder.build().plan
-
-
-async def create(client: AdminClient, *names: str) -> None:
-    (await client.topics.create([NewTopic(each, PARTITIONS, 1) for each in names])).whole()
-
-
-async def write(client: AdminClient, topic: str, first: int, count: int) -> None:
-    made = [Record(timestamp=at, key=b"k%d" % at, value=f"w{at % KEYS}".encode()) for at in range(first, first + count)]
-    await client.records.producer().send(topic, made)
-
-
-async def counted(client: AdminClient, topic: str) -> dict[str, list[int]]:
-    """The committed counts of each word, in their order."""
-    found: dict[str, list[int]] = {}
-    for theirs in await committed(client, topic, PARTITIONS, lambda each: (each.key, int.from_bytes(each.value))):
-        for key, count in theirs:
-            found.setdefault(key.decode(), []).append(count)
-    return found
-
-
-def expected(written: int) -> dict[str, list[int]]:
-    return {f"w{key}": list(range(1, len(range(key, written, KEYS)) + 1)) for key in range(KEYS)}
-
-
-async def crash(running: Driver, query: Query, step: str) -> None:
-    """Run batches until one has results: the first may not see those of another query yet."""
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            await running.batch(query, crash_at=step)
-
-
-@pytest.mark.usefixtures("protocol")
-def test_a_crash_at_each_step_counts_each_record_once(broker: BrokerProcess, request: pytest.FixtureRequest) -> None:
-    """If this fails, a driver that is killed in a batch loses records, or counts them twice."""
-
-    async def job() -> None:
-        name = f"crash-{abs(hash(request.node.name)) % 10_000}"
-        config, chance = config_of(broker, name), random.Random(1)
-        async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
-            await create(client, f"{name}-in", f"{name}-out")
-            written = 0
-            for turn, step in enumerate((*STEPS, *STEPS)):
-                await write(client, f"{name}-in", written, 20)
-                written += 20
-                async with driver(client, counts(name), config, chance) as running:
-                    # First in the sub-topology before the repartition topic, then in the one behind it.
-                    query = running.queries[turn // len(STEPS)]
-                    if turn >= len(STEPS):
-                        await running.batch(running.queries[0])
-                    with pytest.raises(Crash):
-                        await crash(running, query, step)
-            async with driver(client, counts(name), config, chance) as running:
-                await running.drain()
-                assert await counted(client, f"{name}-out") == expected(written)
-                # What is processed is deleted from the repartition topic.
-                assert await running.drain() == 0
-
-    asyncio.run(job())
 
 
 def test_a_task_goes_on_in_another_process(broker: BrokerProcess) -> None:
@@ -154,95 +58,43 @@ def test_a_task_goes_on_in_another_process(broker: BrokerProcess) -> None:
     asyncio.run(job())
 
 
-def test_a_writer_of_a_former_driver_cannot_write(broker: BrokerProcess) -> None:
-    """If this fails, a worker that hung while the driver was replaced writes its results a second time."""
+def test_a_worker_deletes_the_state_of_tasks_that_went_away(broker: BrokerProcess, tmp_path: Path) -> None:
+    """If this fails, workers of a cluster keep the state of each task that they ever had, until the disk is full."""
 
     async def job() -> None:
-        name = "zombie"
-        config = config_of(broker, name)
+        name = "leaves"
+        config = config_of(broker, name, state_dir=str(tmp_path))
+        directory = tmp_path / name
         async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
             await create(client, f"{name}-in", f"{name}-out")
-            await write(client, f"{name}-in", 0, 20)
-            async with driver(client, counts(name), config) as former:
-                query = former.queries[0]
-                start = await query.first()
-                planned = await query.plan(start, await query.latest(start, None))
-                async with driver(client, counts(name), config) as running:
-                    for each in planned:
-                        with pytest.raises(ClientError):
-                            await former.carry_out(pickle.loads(each))
-                    await running.drain()
-                    for each in planned:
-                        with pytest.raises(ClientError):
-                            await former.carry_out(pickle.loads(each))
-                    # The former driver cannot decide anything either, and does not begin again.
-                    with pytest.raises((ClientError, WrongState)):
-                        await query._decide([])
-                    assert query._topics is not None
-                    with pytest.raises(StreamsError, match="another driver runs application zombie now"):
-                        await query.begin(query._topics)
-                    await write(client, f"{name}-in", 20, 10)
-                    await running.drain()
-                    assert await counted(client, f"{name}-out") == expected(30)
-
-    asyncio.run(job())
-
-
-def test_a_batch_is_decided_by_its_record(broker: BrokerProcess) -> None:
-    """If this fails, the progress topic tells something else about a batch than what was committed."""
-
-    async def job() -> None:
-        name = "record"
-        async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
-            await create(client, f"{name}-in", f"{name}-out")
-            await write(client, f"{name}-in", 0, 20)
-            async with driver(client, counts(name), config_of(broker, name)) as running:
-                assert await progress.last(client, f"{name}-0") is None
+            async with driver(client, counts(name), config) as running:
+                one, other = running.workers
+                await asyncio.to_thread(other.close)
+                quick = {**config, "state.cleanup.delay.ms": 1}
+                other = Worker(shipped.unpacked(shipped.packed(shipped.Shipped(running.topology, quick))))
+                running.workers = [one]
+                await write(client, f"{name}-in", 0, 20)
                 await running.drain()
-                await write(client, f"{name}-in", 20, 5)
+                had = {path.name for path in directory.iterdir()}
+                assert had == {"1_0", "1_1"}
+                # Another process has the first sub-topology only, and leaves the files that are in use.
+                running.workers = [other]
+                await write(client, f"{name}-in", 20, 10)
+                assert await running.batch(running.queries[0])
+                assert {path.name for path in directory.iterdir()} == had
+                one._leave(time.time_ns() // 1_000_000 + one._settings.state_cleanup_delay_ms - int(WAIT_S) * 1_000)
+                assert one._kept.keys() == {(0, 0), (0, 1), (1, 0), (1, 1)}
+                one._leave(time.time_ns() // 1_000_000 + one._settings.state_cleanup_delay_ms + 1)
+                assert one._kept == {}
+                written = 30
+                async with asyncio.timeout(WAIT_S):
+                    while any(directory.iterdir()):
+                        await write(client, f"{name}-in", written, 10)
+                        written += 10
+                        await running.batch(running.queries[0])
                 await running.drain()
-            for query, topics in ((f"{name}-0", ["repartition"]), (f"{name}-1", ["changelog", "out"])):
-                found = await progress.last(client, query)
-                assert found is not None
-                assert found.query == query
-                assert sorted(topic.rpartition("-")[2] for topic in found.written) == topics
-                # The second query may see the results of two tasks in two batches.
-                assert (found.batch, found.records) == (1, 5) or query == f"{name}-1"
-                group = (await client.group_offsets.fetch([name])).whole()[name]
-                assert found.offsets
-                for topic, partition, offset in found.offsets:
-                    assert group[TopicPartition(topic, partition)].offset == offset
-
-    asyncio.run(job())
-
-
-def test_another_batch_than_the_planned_one_is_refused(broker: BrokerProcess) -> None:
-    """If this fails, a batch is committed without the results of a task, or twice."""
-
-    async def job() -> None:
-        name = "other"
-        async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
-            await create(client, f"{name}-in", f"{name}-out")
-            await write(client, f"{name}-in", 0, 20)
-            async with driver(client, counts(name), config_of(broker, name)) as running:
-                query = running.queries[0]
-                start = await query.first()
-                end = await query.latest(start, None)
-                works = await query.plan(start, end)
-                # Spark may ask for the plan of a batch again.
-                assert await query.plan(start, end) == works
-                other = {**end, "offsets": {**end["offsets"], f"{name}-in": {"0": 1, "1": 1}}}
-                with pytest.raises(QueryError, match="is open, and Spark plans another one"):
-                    await query.plan(start, other)
-                done = [pickle.dumps(await running.carry_out(pickle.loads(each))) for each in works]
-                with pytest.raises(QueryError, match="has other tasks than the driver has planned"):
-                    await query.commit(0, [done[:1]])
-                with pytest.raises(QueryError, match="lacks the result of a task"):
-                    await query.commit(0, [done, None])
-                await query.commit(0, [done])
-                # A commit that Spark repeats changes nothing.
-                await query.commit(0, [done])
-                assert query.figures.batches == 1
+                assert await counted(client, f"{name}-out") == expected(written)
+                running.workers = [one, other]
 
     asyncio.run(job())
 
@@ -525,56 +377,5 @@ def test_an_application_that_runs_on_the_other_host_is_refused(broker: BrokerPro
                 finally:
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(job())
-
-
-@pytest.mark.full
-def test_a_crash_at_each_step_on_kafka(live_kafka: KafkaPeer) -> None:
-    """If this fails, applications on Spark are exact on brokers of this project only."""
-
-    async def job() -> None:
-        name = "spark-on-kafka"
-        config, chance, written = config_of(live_kafka, name), random.Random(1), 0
-        async with AdminClient(live_kafka.bootstrap, timeout_s=WAIT_S) as client:
-            await create(client, f"{name}-in", f"{name}-out")
-            for step in STEPS:
-                await write(client, f"{name}-in", written, 20)
-                written += 20
-                async with driver(client, counts(name), config, chance) as running:
-                    await running.batch(running.queries[0])
-                    with pytest.raises(Crash):
-                        await crash(running, running.queries[1], step)
-            async with driver(client, counts(name), config, chance) as running:
-                await running.drain()
-            assert await counted(client, f"{name}-out") == expected(written)
-
-    asyncio.run(job())
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", range(10))
-def test_many_crashes(broker: BrokerProcess, seed: int) -> None:
-    """The same as a crash at each step, a hundred times in each of ten orders."""
-
-    async def job() -> None:
-        name, chance = f"many-{seed}", random.Random(seed)
-        config = config_of(broker, name)
-        async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
-            await create(client, f"{name}-in", f"{name}-out")
-            written = 0
-            for _ in range(100):
-                await write(client, f"{name}-in", written, 10)
-                written += 10
-                async with driver(client, counts(name), config, chance) as running:
-                    for _ in range(chance.randrange(3)):
-                        await running.batch(chance.choice(running.queries))
-                    for query in running.queries:
-                        with suppress(Crash):
-                            await running.batch(query, crash_at=chance.choice(STEPS))
-            async with driver(client, counts(name), config, chance) as running:
-                await running.drain()
-            assert await counted(client, f"{name}-out") == expected(written)
 
     asyncio.run(job())
