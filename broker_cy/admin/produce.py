@@ -128,14 +128,23 @@ class Producer:
 
     async def _topic(self, name: str) -> TopicInfo:
         """The topic, with its partitions; waits for one that is being created. Raises ClientError."""
-        found, _ = await self._caller.metadata.topics([name], self._caller.deadline())
+        deadline = self._caller.deadline()
+        try:
+            found, _ = await self._caller.metadata.topics([name], deadline)
+        except ClientError as error:
+            # The connection may be one to a broker that was started again.
+            if not self._caller.may_retry(error, 1):
+                raise
+            found = {}
         if name in found and found[name].partitions:
             return found[name]
-        deadline = self._caller.deadline()
         creation = Deadline(min(self._caller.timeout_s, CREATE_WAIT_S))
         attempt = 1
         while True:
-            found, failed = await self._caller.metadata.refresh([name], deadline, create=self.creates_topics)
+            try:
+                found, failed = await self._caller.metadata.refresh([name], deadline, create=self.creates_topics)
+            except ClientError as raised:
+                found, failed = {}, {name: raised}
             if name in found and found[name].partitions:
                 return found[name]
             # Older brokers list a topic that is being created without its partitions.
