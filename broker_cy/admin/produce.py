@@ -131,9 +131,9 @@ class Producer:
         deadline = self._caller.deadline()
         try:
             found, _ = await self._caller.metadata.topics([name], deadline)
-        except ClientError as error:
+        except ClientError as raised:
             # The connection may be one to a broker that was started again.
-            if not self._caller.may_retry(error, 1):
+            if not self._caller.may_retry(raised, 1):
                 raise
             found = {}
         if name in found and found[name].partitions:
