@@ -34,6 +34,8 @@ async def _run(loaded: Sequence[Application], master: str | None, once: bool, ve
 
     applications = [SparkApplication(each.topology, each.config, each.path.parent) for each in loaded]
     host = SparkHost(applications, master=master, once=once)
+    # Spark needs some seconds, on a busy machine a minute.
+    print(f"{PROGRAM}: starts Spark", file=sys.stderr, flush=True)
     try:
         host.start(lambda text: print(f"{PROGRAM}: {text}", file=sys.stderr), verbose=verbose)
     except SetUpError as error:
