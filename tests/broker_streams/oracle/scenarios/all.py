@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.broker_streams.oracle.scenarios import aggregates, combined, joins, more, stateless, tables, windows
+from tests.broker_streams.oracle.scenarios import (
+    aggregates,
+    combined,
+    joins,
+    more,
+    operators,
+    stateless,
+    tables,
+    windows,
+)
 
 ROOMS: Final[dict[str, dict[str, dict[str, Any]]]] = {
     "stateless": stateless.SCENARIOS,
@@ -21,4 +30,6 @@ ROOMS: Final[dict[str, dict[str, dict[str, Any]]]] = {
     "suppress": more.SUPPRESS,
     "processors": more.PROCESSORS,
     "combined": combined.SCENARIOS,
+    "operators": operators.STREAMS,
+    "values": operators.VALUES,
 }
