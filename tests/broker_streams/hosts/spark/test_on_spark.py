@@ -1,21 +1,16 @@
-"""Applications on Spark itself: results, kills of driver and Python workers, and a cluster that loses a worker."""
+"""Applications on Spark itself: results of ten in one driver, and a cluster that loses a worker."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from broker_cy.admin import AdminClient
@@ -25,18 +20,15 @@ from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.records import Record
 from broker_streams import STRING, TopologyTestDriver
 from tests.broker_streams.hosts.spark import ten_applications
+from tests.broker_streams.hosts.spark.program import PARTITIONS, WAIT_S, Program, broker_in, program
 from tests.broker_streams.hosts.test_kills import APPLICATION, KEYS, counts, write
 from tests.spark_analytics import standalone
 from tests.spark_analytics.conftest import quick_jvms
 from tests.support import needs
-from tests.support.broker import QUICK, BrokerProcess
+from tests.support.broker import BrokerProcess
 
 # A JVM starts in seconds, and in half a minute on a busy machine; faulthandler_timeout is the limit.
 pytestmark = [pytest.mark.full, pytest.mark.timeout(320)]
-WAIT_S = 240.0
-ROOT = Path(__file__).resolve().parents[4]
-PARTITIONS = 2
-SOAK_KILLS = int(os.environ.get("STREAMS_KILLS", "100"))
 RECORDS = 120
 # Changelogs of windows lose what is old.
 BEGAN_MS = int(time.time()) * 1_000
@@ -47,63 +39,6 @@ def quick() -> Iterator[None]:
     needs.require(needs.spark())
     with quick_jvms():
         yield
-
-
-@contextmanager
-def broker_in(directory: Path) -> Iterator[BrokerProcess]:
-    # Records with timestamps of 1970 stay.
-    made = BrokerProcess(directory / "broker", {**QUICK, "log.retention.ms": "-1"})
-    try:
-        yield made.start()
-    finally:
-        made.close()
-
-
-class Program:
-    """`broker-streams run` as a child, with its JVM and Python workers in a process group."""
-
-    def __init__(self, directory: Path, files: Sequence[Path], bootstrap: str, *words: str) -> None:
-        self._log = (directory / "program.log").open("ab")
-        self._path = directory / "program.log"
-        command = [sys.executable, "-m", "broker_streams", "run", *map(str, files), "-b", bootstrap, "--host", "spark"]
-        state = ("-X", f"state.dir={directory / 'state'}")
-        self.child = subprocess.Popen(
-            [*command, *state, *words], stdout=self._log, stderr=self._log, start_new_session=True, cwd=ROOT
-        )
-
-    def text(self) -> str:
-        return self._path.read_text()
-
-    def check(self) -> None:
-        assert self.child.poll() is None, self.text()
-
-    def python_workers(self) -> list[int]:
-        """Python processes that Spark started, which carry tasks out or plan batches."""
-        found = psutil.Process(self.child.pid).children(recursive=True)
-        return [each.pid for each in found if any(word.startswith("pyspark.") for word in each.cmdline())]
-
-    def stop(self) -> int:
-        self.child.send_signal(signal.SIGTERM)
-        return self.child.wait(WAIT_S)
-
-    def kill(self) -> None:
-        """kill -9 of the driver. Its JVM sees that, and ends; tests do not wait for it."""
-        descendants = psutil.Process(self.child.pid).children(recursive=True) if self.child.poll() is None else []
-        self.child.kill()
-        self.child.wait()
-        _, alive = psutil.wait_procs(descendants, timeout=30)
-        for each in alive:
-            each.kill()
-        self._log.close()
-
-
-@contextmanager
-def program(directory: Path, files: Sequence[Path], bootstrap: str, *words: str) -> Iterator[Program]:
-    made = Program(directory, files, bootstrap, *words)
-    try:
-        yield made
-    finally:
-        made.kill()
 
 
 def inputs_of(name: str) -> dict[str, list[tuple[str, str | None, int]]]:
@@ -183,118 +118,6 @@ def test_ten_applications_in_one_driver_give_the_results_of_the_test_driver(tmp_
         asyncio.run(job(broker.bootstrap))
 
 
-async def survives(broker: BrokerProcess, directory: Path, kills: int, seed: int, *words: str) -> None:
-    """Count words while driver, Python workers and the broker are killed."""
-    chance = random.Random(seed)
-    file, written = directory / "app.py", 0
-    file.write_text(APPLICATION)
-    async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
-        (await client.topics.create([NewTopic(name, PARTITIONS, 1) for name in ("in", "out")])).whole()
-        running = Program(directory, [file], broker.bootstrap, *words)
-        try:
-            for kill in range(kills):
-                before = sum(map(len, (await counts(client)).values()))
-                await write(client, written, 200)
-                written += 200
-                async with asyncio.timeout(WAIT_S):
-                    # At some step of a batch that has begun, or later.
-                    while sum(map(len, (await counts(client)).values())) == before:
-                        running.check()
-                        await asyncio.sleep(0.02)
-                await write(client, written, 200)
-                written += 200
-                await asyncio.sleep(chance.random() * 0.4)
-                if kill % 3 == 0:
-                    running.kill()
-                    running = Program(directory, [file], broker.bootstrap, *words)
-                elif kill % 3 == 1:
-                    os.kill(chance.choice(running.python_workers()), signal.SIGKILL)
-                else:
-                    broker.kill()
-                    broker.start()
-            await counted_to(client, written, running)
-            assert running.stop() == 0, running.text()
-        finally:
-            running.kill()
-        assert await counts(client) == expected_counts(written)
-
-
-def test_an_application_that_is_killed_counts_each_record_once(tmp_path: Path) -> None:
-    """If this fails, a kill of the driver, of a Python worker or of the broker loses records, or counts them twice."""
-    with broker_in(tmp_path) as broker:
-        asyncio.run(survives(broker, tmp_path, 3, seed=1))
-
-
-# The application kills its own processes: the driver at a step of a commit, or a worker in a function.
-DYING = """
-import os, signal
-from pathlib import Path
-from broker_streams.hosts.spark.query import Query
-
-STEP, DONE = os.environ["DIES_AT"], Path(os.environ["DIED"])
-
-
-def dies(step):
-    if step == STEP and not DONE.exists():
-        DONE.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def around(method, before, after):
-    async def call(self, *words):
-        dies(before)
-        found = await method(self, *words)
-        dies(after)
-        return found
-    return call
-
-
-Query.plan = around(Query.plan, "before the plan", "after the plan")
-Query._decide = around(Query._decide, "before the decision", "after the decision")
-Query._commit_task = around(Query._commit_task, "before a task is committed", "after a task is committed")
-Query.commit = around(Query.commit, "before the commit", "after the commit")
-"""
-STEPS = (
-    ("before the plan", "after the plan", "before the commit"),
-    ("before the decision", "after the decision", "before a task is committed"),
-    ("after a task is committed", "after the commit", "in a function"),
-)
-
-
-@pytest.mark.parametrize("steps", STEPS)
-def test_a_kill_at_each_step_of_a_batch_counts_each_record_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: tuple[str, ...]
-) -> None:
-    """If this fails, a driver or a worker that is killed at this step loses records, or counts them twice."""
-    text = APPLICATION.replace("lambda key, value: value,", "lambda key, value: (dies('in a function'), value)[1],")
-    assert text != APPLICATION
-
-    async def job(broker: BrokerProcess) -> None:
-        file, written = tmp_path / "app.py", 0
-        file.write_text(DYING + text)
-        async with AdminClient(broker.bootstrap, timeout_s=WAIT_S) as client:
-            (await client.topics.create([NewTopic(name, PARTITIONS, 1) for name in ("in", "out")])).whole()
-            for number, step in enumerate(steps):
-                monkeypatch.setenv("DIES_AT", step)
-                monkeypatch.setenv("DIED", str(tmp_path / f"died-{number}"))
-                await write(client, written, 100)
-                written += 100
-                is_driver = step != "in a function"
-                with program(tmp_path, [file], broker.bootstrap) as running:
-                    if is_driver:
-                        assert await asyncio.to_thread(running.child.wait, WAIT_S) == -signal.SIGKILL, running.text()
-                    else:
-                        await counted_to(client, written, running)
-                assert (tmp_path / f"died-{number}").exists()
-            with program(tmp_path, [file], broker.bootstrap) as running:
-                await counted_to(client, written, running)
-                assert running.stop() == 0, running.text()
-            assert await counts(client) == expected_counts(written)
-
-    with broker_in(tmp_path) as broker:
-        asyncio.run(job(broker))
-
-
 async def counted_to(client: AdminClient, written: int, running: Program) -> None:
     async with asyncio.timeout(WAIT_S):
         while sum(map(len, (await counts(client)).values())) < written:
@@ -304,14 +127,6 @@ async def counted_to(client: AdminClient, written: int, running: Program) -> Non
 
 def expected_counts(written: int) -> dict[str, list[int]]:
     return {f"w{key}": list(range(1, len(range(key, written, KEYS)) + 1)) for key in range(KEYS)}
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(4 * 3600)
-def test_many_kills(tmp_path: Path) -> None:
-    """The same, for rare moments."""
-    with broker_in(tmp_path) as broker:
-        asyncio.run(survives(broker, tmp_path, SOAK_KILLS, seed=2))
 
 
 def test_a_cluster_that_loses_a_worker_counts_each_record_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
