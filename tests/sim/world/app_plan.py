@@ -24,8 +24,10 @@ from tests.sim.world.plan import (
 CLIENT_KINDS = ("plain", "plain", "txn", "txn")
 AMOUNTS = (EVERYBODY, NODES, ONE_NODE, CLIENTS)
 AMOUNTS_OF_PROCESSES = (EVERYBODY, ONE_NODE)
-OUTAGES, OUTAGE_US = ("pause", "cut", "cut_up", "cut_down"), 3_500_000
-OF_INSTANCES = ("kill", "kill", "stop", *3 * ("pause",), "cut", *LINKS)
+# The first one ends before the transaction that was open at its begin is aborted, the other one after it.
+OUTAGES, OUTAGES_US = ("pause", "pause_in_commit", "cut", "cut_up", "cut_down"), (2_300_000, 3_500_000)
+IN_COMMITS = ("kill_in_commit", "stop_in_commit", *2 * ("pause_in_commit",))
+OF_INSTANCES = ("kill", "kill", "stop", *2 * ("pause",), *IN_COMMITS, "cut", *LINKS)
 FAULTS_MAX, PROCESS_FAULTS_MAX = 5, 8
 DURATION_US = 5_000_000, 9_000_000
 
@@ -60,7 +62,7 @@ def app_plan(seed: int) -> Plan:
         fault = fault_of(draw, OF_INSTANCES, instances, duration_us)
         if fault.kind in OUTAGES and draw.chance(0.5):
             # Its session ends meanwhile, and others take its tasks.
-            fault = replace(fault, us=OUTAGE_US)
+            fault = replace(fault, us=draw.choice(OUTAGES_US))
         if fault.kind in LINKS and fault.kind != "loss":
             fault = replace(fault, amount=draw.choice(AMOUNTS_OF_PROCESSES))
         faults.append(fault)

@@ -46,6 +46,12 @@ def _begin_at_process(world: World, process: Program, fault: Fault) -> None:
             process.stop()
         case "pause":
             process.pause(fault.us)
+        case "kill_in_commit":
+            process.at_work(process.kill)
+        case "stop_in_commit":
+            process.at_work(process.stop)
+        case "pause_in_commit":
+            process.at_work(lambda: process.pause(fault.us))
         case _:
             # The functions for links need no machine.
             KINDS[fault.kind](world, next(iter(world.machines.values())), fault)

@@ -45,6 +45,8 @@ OUTPUTS: Final = {PLAIN: 2, TOTALS: 2, WINDOWS: 1, DEAD: 1}
 # The stores, and the changelog of each.
 STORES: Final = {"totals": "app-totals-changelog", "windows": "app-windows-changelog"}
 BUCKETS, POISON_EVERY, WINDOW_MS = 5, 19, 500
+# A fault waits so long for a commit, and comes within such a time after its begin, in which most commits end.
+COMMIT_WAIT_US, COMMIT_LOOK_US, COMMIT_US = 1_000_000, 500, 15_000
 # In place of 10 s, 30 s and 300 s: a world lasts for seconds.
 TRANSACTION_MS, REQUEST_S, REBALANCE_MS = 3_000, 5.0, 6_000
 
@@ -113,7 +115,8 @@ def settings_of(world: World, state_dir: str) -> HostSettings:
             "errors.dead.letter.queue.topic.name": DEAD,
             "transaction.timeout.ms": TRANSACTION_MS,
             "max.poll.interval.ms": REBALANCE_MS,
-            "repartition.purge.interval.ms": 1_000,
+            # Often, so that instances end between a purge and the next commit.
+            "repartition.purge.interval.ms": 150,
             "replication.factor": min(3, len(world.plan.hosts)),
         }
     )
@@ -152,6 +155,8 @@ class Instance(Program):
         # How often an instance ended by itself, because the cluster did not answer in time, or topics
         # were not created yet.
         self.gave_up = 0
+        # What happens during the next commit.
+        self._at_work: Callable[[], None] | None = None
 
     def begin(self, loop: SimLoop) -> asyncio.Task[None]:
         main: asyncio.Task[None] = loop.create_task(self._run())
@@ -178,6 +183,30 @@ class Instance(Program):
                 # As a supervisor would show it: the application cannot go on. A killed one shows nothing.
                 if not loop.is_closed():
                     self.world.at(self.world.time.now_us, partial(_fail, error))
+
+    def at_work(self, act: Callable[[], None]) -> None:
+        """During the next commit, if one begins soon."""
+        self._at_work = act
+        end_us = self.world.time.now_us + COMMIT_WAIT_US
+
+        def look() -> None:
+            if self._at_work is not act:
+                return
+            if self.app is not None and self.app._committing.is_running:
+                self.world.at(self.world.time.now_us + self.draw.randint(0, COMMIT_US), happen)
+            elif self.world.time.now_us < end_us:
+                self.world.at(self.world.time.now_us + COMMIT_LOOK_US, look)
+
+        def happen() -> None:
+            if self._at_work is act:
+                self._at_work = None
+                act()
+
+        look()
+
+    def go_on(self) -> None:
+        self._at_work = None
+        super().go_on()
 
     def ask_to_stop(self, main: asyncio.Task[None]) -> None:
         if self.app is not None:

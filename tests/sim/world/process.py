@@ -5,6 +5,7 @@ disk. It ends at any time, stands still, or is stopped, and another one starts.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.world.clock import MachineClock
@@ -110,6 +111,10 @@ class Program:
         self.ended()
         delay_us = self.draw.choice(RESTARTS_US)
         self.world.at(self.world.time.now_us + delay_us + 1, self.start)
+
+    def at_work(self, act: Callable[[], None]) -> None:
+        """Let something happen while the program changes what outlives it."""
+        act()
 
     def pause(self, us: int) -> None:
         self.paused_until_us = max(self.paused_until_us, self.world.time.now_us + us)
