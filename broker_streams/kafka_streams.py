@@ -82,7 +82,7 @@ class KafkaStreams:
         self._handler: Callable[[Exception], StreamThreadExceptionResponse] = _end
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        # Of the application's thread.
+        # The loop and the instance belong to the application's thread.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._instance: Instance | None = None
         self._stopping = threading.Event()

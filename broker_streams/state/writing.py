@@ -37,7 +37,7 @@ _UNDO_ROW: Final = struct.Struct(">HH?")
 
 
 class Change(NamedTuple):
-    """Rows of one map; None removes a row. `is_loaded`: they came as many rows at once, and nobody reads the map."""
+    """Rows of one map; None removes a row. `is_loaded`: they came as many rows at once, and no reader uses the map."""
 
     name: str
     rows: dict[bytes, bytes | None]

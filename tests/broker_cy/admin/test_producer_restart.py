@@ -12,7 +12,7 @@ from tests.support.broker import BrokerProcess
 
 
 def test_a_producer_looks_for_its_topic_again(tmp_path: Path) -> None:
-    """If this fails, the first records after a restart of a broker are refused, although the broker is there."""
+    """If this fails, the first records after a restart of a broker are refused, although the broker answers."""
     broker = BrokerProcess(tmp_path)
 
     async def job() -> None:

@@ -80,7 +80,7 @@ def test_a_start_reads_on_from_the_file(broker: BrokerProcess, tmp_path: Path) -
         async with running(client, names(name), on_disk(name, tmp_path / "one")) as host:
             await shows(host, expected)
             assert host._globals.read == 50
-            # What arrives while the application runs is in the file, too.
+            # Records that arrive while the application runs are in the file, too.
             await put(client, topic, {"k0": None, "k1": "2"})
             expected = {key: value for key, value in expected.items() if key != "k0"} | {"k1": "2"}
             await shows(host, expected)

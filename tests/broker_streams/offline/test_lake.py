@@ -85,7 +85,7 @@ def test_files_that_a_stream_did_not_commit(tmp_path: Path, is_compacted: bool) 
     first = json.dumps({"path": f"file:///elsewhere/{tmp_path.name}/a.parquet", "action": "add"})
     second = json.dumps({"path": f"file://{tmp_path}/b.parquet", "action": "add"})
     if is_compacted:
-        # Of a batch that the compacted log has already.
+        # The log of a batch that the compacted log has already.
         (logs / "0").write_text(f"v1\n{first}\n")
         (logs / "1.compact").write_text(f"v1\n{first}\n{second}\n")
     else:

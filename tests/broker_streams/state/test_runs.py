@@ -198,7 +198,7 @@ def test_rows_that_are_read_while_they_are_restored_are_no_runs(place: Path) -> 
 
 
 def test_rows_that_were_dropped_are_not_restored_from_their_runs(place: Path) -> None:
-    """If this fails, a store that begins anew has rows of the time before."""
+    """If this fails, a store that begins again has rows from before."""
     file = TaskFile(place)
     change = writing.Change("s/1", {b"k": b"v"}, is_loaded=True)
     blocks = file.run_for(change)

@@ -155,7 +155,7 @@ class Instance(Program):
         # How often an instance ended by itself, because the cluster did not answer in time, or topics
         # were not created yet.
         self.gave_up = 0
-        # What happens during the next commit.
+        # The act that comes during the next commit.
         self._at_work: Callable[[], None] | None = None
 
     def begin(self, loop: SimLoop) -> asyncio.Task[None]:

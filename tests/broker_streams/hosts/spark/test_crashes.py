@@ -62,7 +62,7 @@ def test_a_crash_at_each_step_counts_each_record_once(broker: BrokerProcess, req
             async with driver(client, counts(name), config, chance) as running:
                 await running.drain()
                 assert await counted(client, f"{name}-out") == expected(written)
-                # What is processed is deleted from the repartition topic.
+                # Processed records are deleted from the repartition topic.
                 assert await running.drain() == 0
 
     asyncio.run(job())
