@@ -32,7 +32,7 @@ build: $(VENV)/.requirements $(VENV)/.installed
 	@sh tools/openssl.sh
 	$(BIN)/python setup.py -q build_ext
 	@# Otherwise the time to the first response includes compiling every module if PYTHONDONTWRITEBYTECODE is set.
-	@$(BIN)/python -m compileall -q broker_cy broker_mirror broker_registry broker_streams admin_tui dashboard loadgen spark_analytics
+	@$(BIN)/python -m compileall -q broker_cy broker_mirror broker_registry broker_sql broker_streams admin_tui dashboard loadgen spark_analytics
 
 # The broker, broker-cy and broker-tui only.
 broker: $(VENV)/.installed

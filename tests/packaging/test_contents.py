@@ -76,8 +76,8 @@ def test_the_metadata_is_valid(wheel: Path, sdist: Path) -> None:
         assert str(found.requires_python) == ">=3.11"
         assert found.description_content_type == "text/markdown"
         assert set(found.provides_extra or ()) == {
-            "tui", "bench", "dashboard", "loadgen", "analytics", "registry", "mirror", "streams", "spark", "oauth",
-            "gssapi", "all",
+            "tui", "bench", "dashboard", "loadgen", "analytics", "registry", "mirror", "streams", "spark", "sql",
+            "oauth", "gssapi", "all",
         }  # fmt: skip
     message = message_from_bytes(raw)
     versions = [line.rpartition(" ")[2] for line in message.get_all("Classifier", []) if "Python :: 3." in line]

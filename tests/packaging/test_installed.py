@@ -35,7 +35,7 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # which is not in `all`.
 IMPORT_ALL = """
 import importlib, pkgutil, sys
-ROOMS = "broker_cy broker_mirror broker_registry broker_streams bench admin_tui dashboard spark_analytics"
+ROOMS = "broker_cy broker_mirror broker_registry broker_sql broker_streams bench admin_tui dashboard spark_analytics"
 for room in ROOMS.split():
     package = importlib.import_module(room)
     for module in pkgutil.walk_packages(package.__path__, room + "."):
