@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
-MAX_PRECISION = 38  # of DECIMAL
+# Digits of a DECIMAL. ksqlDB has no bound: its default is 64, and a product of two columns has the digits of both.
+MAX_PRECISION = 1000
 
 
 class SqlType:
@@ -47,7 +48,7 @@ PRIMITIVES |= {"INT": INTEGER, "VARCHAR": STRING}
 
 @dataclass(frozen=True, slots=True)
 class Decimal(SqlType):
-    """A number with `precision` digits, `scale` of them after the point: 1 <= precision <= 38, 0 <= scale <= precision.
+    """A number with `precision` digits, `scale` of them after the point: 1 <= precision, 0 <= scale <= precision.
 
     Raises ValueError."""
 
@@ -93,6 +94,17 @@ class Struct(SqlType):
     def __str__(self) -> str:
         inner = ", ".join(f"{quoted(name)} {kind}" for name, kind in self.fields)
         return f"STRUCT<{inner}>" if inner else "STRUCT< >"
+
+
+@dataclass(frozen=True, slots=True)
+class LambdaType(SqlType):
+    """The type of a lambda as an argument of a function: types of its parameters, and of its body."""
+
+    parameters: tuple[SqlType, ...]
+    result: SqlType
+
+    def __str__(self) -> str:
+        return f"LAMBDA ({', '.join(map(str, self.parameters))}) => {self.result}"
 
 
 @dataclass(frozen=True, slots=True)
