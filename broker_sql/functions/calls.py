@@ -1,0 +1,100 @@
+"""Resolved calls of functions, and the types of arguments that only functions have."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker_sql.types import SqlType
+
+# The type of an argument; None is the type of the literal NULL, which every parameter but a lambda accepts.
+ArgumentType = SqlType | None
+Call = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LambdaType(SqlType):
+    """A lambda whose types are known. Its value is a Python callable of as many arguments."""
+
+    parameters: tuple[SqlType, ...]
+    result: SqlType
+
+    def __str__(self) -> str:
+        return f"LAMBDA ({', '.join(map(str, self.parameters))}) => {self.result}"
+
+
+@dataclass(frozen=True, slots=True)
+class LambdaShape(SqlType):
+    """A lambda before its types are known: `FunctionRegistry.lambda_parameters` finds the types of its parameters."""
+
+    arity: int
+
+    def __str__(self) -> str:
+        return f"LAMBDA ({self.arity})"
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalUnitType(SqlType):
+    """A unit of time in a call, as in DATEADD(DAYS, 1, d). Its value is the name in upper case: `DAYS`."""
+
+    def __str__(self) -> str:
+        return "INTERVALUNIT"
+
+
+INTERVAL_UNIT = IntervalUnitType()
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """All that functions take from the process. `settings` are those of `ksql.functions.*`."""
+
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    random: random.Random = field(default_factory=random.Random)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarCall:
+    """`call` expects values of the types `parameters`: the caller casts an argument of another type (None: any type).
+
+    An exception from `call` is an error of the record: its result is None."""
+
+    name: str
+    parameters: tuple[ArgumentType, ...]
+    return_type: SqlType
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class TableCall:
+    """As a ScalarCall, but `call` returns the values of the rows that take the place of one row."""
+
+    name: str
+    parameters: tuple[ArgumentType, ...]
+    return_type: SqlType
+    call: Callable[..., Iterable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregation of the first `columns` arguments of the call; the other arguments are constants in it.
+
+    `add(value, state)` returns the new state and may change the old one, as may `undo` and `merge(state, other)`, in
+    which the records of `other` are the later ones. `value` is the argument, or a tuple if `multiple`. States have the
+    type `intermediate`, so that they can be stored. `undo` is None if records cannot be taken back: the function is
+    not for tables."""
+
+    name: str
+    columns: int
+    multiple: bool
+    parameters: tuple[ArgumentType, ...]
+    initialize: Callable[[], Any]
+    add: Callable[[Any, Any], Any]
+    undo: Callable[[Any, Any], Any] | None
+    merge: Callable[[Any, Any], Any]
+    result: Callable[[Any], Any]
+    intermediate: SqlType
+    return_type: SqlType

@@ -1,0 +1,1 @@
+"""Scalar functions, by category."""
