@@ -108,6 +108,27 @@ class LambdaType(SqlType):
 
 
 @dataclass(frozen=True, slots=True)
+class LambdaShape(SqlType):
+    """A lambda before the types of its parameters are known: only their number."""
+
+    arity: int
+
+    def __str__(self) -> str:
+        return f"LAMBDA ({self.arity})"
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalUnitType(SqlType):
+    """A unit of time in a call, as in DATEADD(DAYS, 1, d). Its value is the name in upper case: `DAYS`."""
+
+    def __str__(self) -> str:
+        return "INTERVALUNIT"
+
+
+INTERVAL_UNIT = IntervalUnitType()
+
+
+@dataclass(frozen=True, slots=True)
 class NamedType(SqlType):
     """The name of a type that a user made (CREATE TYPE), which the catalog resolves."""
 
