@@ -1,7 +1,7 @@
 """Count instructions of the hot operations and compare them with the recorded ones (see docs/bench.md).
 
-Exit code 0: no operation is worse; 1: one is worse by more than 3 %; 2: the measurement failed; 3: no counts are
-recorded to compare with on this build (0 with --where-recorded).
+Exit code 0: no operation is worse; 1: one is worse by more than 3 % (15 % with --where-recorded); 2: the
+measurement failed; 3: no counts are recorded to compare with on this build (0 with --where-recorded).
 """
 
 import argparse
@@ -24,6 +24,7 @@ from bench.wire.protocol import ProtocolError
 FINE, REGRESSED, FAILED, NOTHING_TO_COMPARE = 0, 1, 2, 3
 EXPECTED = Path(__file__).with_name("expected.json")
 TOP = 10
+BROKERS = 3
 RECORD = "make bench-check ARGS=--record"
 
 
@@ -34,7 +35,9 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--record", action="store_true", help="record the counts, for later runs to compare with")
     parser.add_argument("--top", action="store_true", help=f"show the {TOP} heaviest functions of each operation")
     parser.add_argument(
-        "--where-recorded", action="store_true", help="if the counts are from another build, only print the difference"
+        "--where-recorded",
+        action="store_true",
+        help="for tests: only print the difference if the counts are from another build, and tolerate 15 %%",
     )
     parser.add_argument("--expected", type=Path, default=EXPECTED, metavar="FILE", help="recorded counts")
     parser.add_argument(
@@ -69,6 +72,22 @@ def measure(settings: Mapping[str, str]) -> dict[str, Counts]:
         shutil.rmtree(root, ignore_errors=True)
 
 
+def measure_until_fine(settings: Mapping[str, str], recorded: Expected | None, tolerance: float) -> dict[str, Counts]:
+    """Count every operation, in a new broker while one is worse, BROKERS times at most; of each, the smallest count
+    stays, because a disturbance only adds instructions. Raises as `measure`.
+    """
+    found = measure(settings)
+    for _ in range(BROKERS - 1):
+        now = {name: counts.per_request for name, counts in found.items()}
+        if compare.WORSE not in {
+            row.verdict for row in compare.rows(recorded.operations if recorded else {}, now, tolerance)
+        }:
+            break
+        again = measure(settings)
+        found = {name: min(counts, again[name], key=lambda each: each.per_request) for name, counts in found.items()}
+    return found
+
+
 def show(name: str, instructions: int) -> None:
     """Print one line of progress."""
     print(f"{name}: {instructions:,}", file=sys.stderr, flush=True)
@@ -81,9 +100,11 @@ def not_recorded(expected: Expected | None, versions: dict[str, str]) -> list[st
     return build.differences(expected.versions, versions, build.MACHINE)
 
 
-def verdict(expected: Expected | None, now: Expected, path: Path) -> tuple[str, int]:
+def verdict(
+    expected: Expected | None, now: Expected, path: Path, tolerance: float = compare.TOLERANCE
+) -> tuple[str, int]:
     """Return the table of counts with its notes, and the exit code."""
-    lines = compare.rows(expected.operations if expected else {}, now.operations)
+    lines = compare.rows(expected.operations if expected else {}, now.operations, tolerance)
     if others := not_recorded(expected, now.versions):
         lines = compare.rows({}, now.operations)
         text = f"NOTHING TO COMPARE WITH on this build: {', '.join(others)}\n"
@@ -95,11 +116,11 @@ def verdict(expected: Expected | None, now: Expected, path: Path) -> tuple[str, 
         notes.append(f"Versions that differ from the recorded ones: {', '.join(chosen)}.")
     verdicts = {row.verdict for row in lines}
     if compare.BETTER in verdicts:
-        notes.append(f"Better by more than {compare.TOLERANCE:.0%}: record the new counts with `{RECORD}`.")
+        notes.append(f"Better by more than {tolerance:.0%}: record the new counts with `{RECORD}`.")
     if compare.UNKNOWN in verdicts:
         notes.append(f"An operation is not recorded yet: record it with `{RECORD}`.")
     if compare.WORSE in verdicts:
-        notes.append(f"WORSE by more than {compare.TOLERANCE:.0%}: `make bench-check ARGS=--top` shows the functions.")
+        notes.append(f"WORSE by more than {tolerance:.0%}: `make bench-check ARGS=--top` shows the functions.")
         return "\n".join(notes), REGRESSED
     return "\n".join(notes).rstrip(), NOTHING_TO_COMPARE if compare.UNKNOWN in verdicts else FINE
 
@@ -113,7 +134,8 @@ def main(argv: list[str] | None = None) -> int:
         if options.where_recorded and (others := not_recorded(recorded, versions)):
             print(f"bench-check: instructions are not counted on this build: {', '.join(others)}")
             return FINE
-        counted = measure(dict(options.set))
+        tolerance = compare.TOLERANCE_ON_ANY_MACHINE if options.where_recorded else compare.TOLERANCE
+        counted = measure_until_fine(dict(options.set), recorded, tolerance)
     except subprocess.CalledProcessError as error:
         print(f"bench-check: {error}: {(error.stderr or '').strip()}", file=sys.stderr)
         return FAILED
@@ -130,7 +152,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"\n{name}\n{compare.columns(rows, 'rrll')}")
         print()
     now = Expected(versions, {name: counts.per_request for name, counts in counted.items()})
-    text, code = verdict(recorded, now, options.expected)
+    text, code = verdict(recorded, now, options.expected, tolerance)
     print(text)
     print("; ".join(f"{key} {value}" for key, value in versions.items()))
     print("spread of the windows: " + ", ".join(f"{name} {counts.spread:.2%}" for name, counts in counted.items()))

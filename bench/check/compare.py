@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 TOLERANCE = 0.03
+# Of `make test`, which also runs beside other programs: then timers and the pieces of a response add up to 12 % to a
+# request (a fetch of 1 MB beside three busy processes on two cores).
+TOLERANCE_ON_ANY_MACHINE = 0.15
 FORMAT = 1
 SAME, BETTER, WORSE, UNKNOWN = "same", "better", "WORSE", "not recorded"
 
@@ -29,6 +32,7 @@ class Row:
     operation: str
     expected: int | None
     now: int
+    tolerance: float = TOLERANCE
 
     @property
     def change(self) -> float:
@@ -40,7 +44,7 @@ class Row:
         if self.expected is None:
             return UNKNOWN
         # Compares instructions, not ratios: rounding must not turn a change of exactly the tolerance into one above it.
-        allowed = TOLERANCE * self.expected
+        allowed = self.tolerance * self.expected
         if self.now - self.expected > allowed:
             return WORSE
         return BETTER if self.expected - self.now > allowed else SAME
@@ -69,9 +73,9 @@ def save(path: Path, expected: Expected) -> None:
     path.write_text(json.dumps({"format": FORMAT, **asdict(expected)}, indent=2) + "\n")
 
 
-def rows(expected: Mapping[str, int], now: Mapping[str, int]) -> list[Row]:
+def rows(expected: Mapping[str, int], now: Mapping[str, int], tolerance: float = TOLERANCE) -> list[Row]:
     """Return one row for each counted operation."""
-    return [Row(operation, expected.get(operation), count) for operation, count in now.items()]
+    return [Row(operation, expected.get(operation), count, tolerance) for operation, count in now.items()]
 
 
 def table(lines: list[Row]) -> str:
