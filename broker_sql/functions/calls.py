@@ -1,4 +1,4 @@
-"""Resolved calls of functions, and the types of arguments that only functions have."""
+"""Resolved calls of functions. The types of arguments that only functions have are in broker_sql.types."""
 
 from __future__ import annotations
 
@@ -8,43 +8,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker_sql.types import SqlType
+from broker_sql.types import INTERVAL_UNIT, IntervalUnitType, LambdaShape, LambdaType, SqlType
 
 # The type of an argument; None is the type of the literal NULL, which every parameter but a lambda accepts.
 ArgumentType = SqlType | None
 Call = Callable[..., Any]
 
-
-@dataclass(frozen=True, slots=True)
-class LambdaType(SqlType):
-    """A lambda whose types are known. Its value is a Python callable of as many arguments."""
-
-    parameters: tuple[SqlType, ...]
-    result: SqlType
-
-    def __str__(self) -> str:
-        return f"LAMBDA ({', '.join(map(str, self.parameters))}) => {self.result}"
-
-
-@dataclass(frozen=True, slots=True)
-class LambdaShape(SqlType):
-    """A lambda before its types are known: `FunctionRegistry.lambda_parameters` finds the types of its parameters."""
-
-    arity: int
-
-    def __str__(self) -> str:
-        return f"LAMBDA ({self.arity})"
-
-
-@dataclass(frozen=True, slots=True)
-class IntervalUnitType(SqlType):
-    """A unit of time in a call, as in DATEADD(DAYS, 1, d). Its value is the name in upper case: `DAYS`."""
-
-    def __str__(self) -> str:
-        return "INTERVALUNIT"
-
-
-INTERVAL_UNIT = IntervalUnitType()
+__all__ = [
+    "INTERVAL_UNIT",
+    "Aggregate",
+    "ArgumentType",
+    "Call",
+    "Environment",
+    "IntervalUnitType",
+    "LambdaShape",
+    "LambdaType",
+    "ScalarCall",
+    "TableCall",
+]
 
 
 @dataclass(frozen=True, slots=True)
