@@ -1,7 +1,9 @@
 """An application that is killed at each step of a commit, and again and again at any time, and its broker too: each
 record counts once.
 
-`BROKER_CY_STREAMS_KILLS=1000 python -m pytest -m soak tests/broker_streams/hosts/test_kills.py` kills a thousand times.
+`BROKER_CY_STREAMS_KILLS=1000 python -m pytest -s -m soak -o faulthandler_timeout=15000
+tests/broker_streams/hosts/test_kills.py` kills a thousand times. Each hundred is a test of its own, with other moments:
+`-k "kills[3]"` repeats the fourth.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """kill -9 at each named step of a batch on Spark, of the driver, of a Python worker, of the JVM and of the broker: each
 record counts once.
 
-`BROKER_CY_STREAMS_KILLS=500 python -m pytest -m soak tests/broker_streams/hosts/spark/test_kills_on_spark.py` kills 500
-times at random steps.
+`BROKER_CY_STREAMS_KILLS=500 python -m pytest -s -m soak -o faulthandler_timeout=15000
+tests/broker_streams/hosts/spark/test_kills_on_spark.py` kills 500 times at random steps. Each hundred is a test of its
+own, with other steps: `-k "steps[3]"` repeats the fourth.
 
 A process kills at the step itself, so that no kill comes too late. Drivers use one JVM, one after the other: most of
 the time of a start is that of the JVM.
@@ -111,6 +112,8 @@ WORKER_STEPS = (
     "in a function",
     *(f"{when} {owner}.{name}" for owner, name in OF_WORKER for when in ("before", "after")),
 )
+# Steps of a driver that starts.
+OF_START = ("before Query.settle", "after Query.settle", *RECOVERY)
 DRIVER, WORKER, BROKER, JVM = "driver", "worker", "broker", "jvm"
 
 
@@ -171,6 +174,9 @@ class Killed:
         victims = {BROKER: self._broker.pid, JVM: self._jvm.pid}
         draft, done = self._order.with_suffix(".draft"), self._order.with_suffix(".done")
         done.unlink(missing_ok=True)
+        if kill.step in OF_START and self._running is not None:
+            # A driver that runs does not come there again: it survives the broker without a new run.
+            self._lost()
         draft.write_text(f"{kill.step}\n{victims.get(kill.victim, 0)}")
         draft.rename(self._order)
         running = self.start()
