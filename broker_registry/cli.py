@@ -26,13 +26,14 @@ from broker_cy.client.program import end
 from broker_cy.client.tls import context_of, read_file
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.http.addresses import host_name
+from broker_cy.http.listeners import Listener, parse_listener
 from broker_cy.http.server import Listening, bind, serve
 from broker_cy.http.tls import ReloadingContext, ServerSettings
 from broker_cy.security.tls.stores import ClientSettings, StoreError, StoreSettings, files_of
 from broker_registry.api.app import App
 from broker_registry.api.protocol import QuickProtocol
 from broker_registry.api.quick import Requests
-from broker_registry.config import KAFKASTORE, Listener, RegistryConfig, cautions, load_config, parse_listener
+from broker_registry.config import KAFKASTORE, PORT, RegistryConfig, cautions, load_config
 from broker_registry.leadership import HTTPS, ElectionSettings
 from broker_registry.security.guard import Guard
 from broker_registry.security.settings import USERS_MECHANISM
@@ -149,7 +150,7 @@ def _chosen(config: RegistryConfig, listen: str | None, topic: str | None) -> Re
     """Return the settings with those of options. Raises ClientError."""
     if listen is not None:
         try:
-            config = replace(config, listeners=(parse_listener(listen),))
+            config = replace(config, listeners=(parse_listener(listen, {}, port=PORT),))
         except ConfigError as error:
             raise ClientError(Failure.INVALID, str(error), what="--listen") from None
     return config if topic is None else replace(config, topic=topic)

@@ -11,20 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from broker_cy.client.address import parse_address
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.security import NAMES as SECURITY_NAMES
 from broker_cy.client.security import PREFIXES, PROTOCOL, WITH_SASL, WITH_TLS
 from broker_cy.core.config_def.definitions import Definition, read_rows
-from broker_cy.core.config_def.types import ConfigError, Password
+from broker_cy.core.config_def.types import ConfigError
 from broker_cy.core.properties import read_properties_file
 from broker_cy.http.addresses import is_loopback
+from broker_cy.http.listeners import PROTOCOL_MAP, Listener, parse_listener, tls_of
+from broker_cy.http.listeners import PROTOCOLS as LISTENER_PROTOCOLS
 from broker_cy.http.tls import ServerSettings
-from broker_cy.security.tls.stores import NAMES as STORE_NAMES
-from broker_cy.security.tls.stores import StoreError, StoreSettings, check_settings, has_trusted
-from broker_cy.security.tls.suites import DEFAULT_OF_TLS_13, SuitesError, split
 from broker_registry.leadership import ElectionSettings, Identity
 from broker_registry.security.settings import AUTHORIZER, IDLE, Method, SecuritySettings, security_of
 from broker_registry.security.settings import PREFIXES as PROTECTING
@@ -46,23 +44,11 @@ _OF_ELECTIONS: Final = (
 )
 KAFKASTORE: Final = "kafkastore."
 # An example in errors.
-_PORT: Final = 8_081
-CLIENT_AUTH: Final = "ssl.client.auth"
-CLIENT_AUTHENTICATION: Final = "ssl.client.authentication"
+PORT: Final = 8_081
 _REFUSED: Final = "refused"
 _FIPS: Final = "enable.fips"
-_PROTOCOL_MAP: Final = "listener.protocol.map"
-_LISTENER_PROTOCOLS: Final = ("http", "https")
 _PROTOCOLS: Final = ("PLAINTEXT", *WITH_TLS, *WITH_SASL)
 _TABLE: Final = Path(__file__).with_name("configs.tsv")
-
-
-class Listener(NamedTuple):
-    """An address to listen on."""
-
-    host: str
-    port: int
-    is_tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +115,7 @@ def _config(given: Mapping[str, str], where: str) -> RegistryConfig:
         raise ConfigError(f"{_FIPS}=true: the cryptography of this registry is not validated by FIPS 140; remove it")
     bootstrap = _bootstrap(found["kafkastore.bootstrap.servers"], client_settings)
     level = found["avro.compatibility.level"] or found["schema.compatibility.level"]
-    tls = _tls(found, values)
+    tls = tls_of(found)
     return RegistryConfig(
         listeners=_listeners(found, is_listed="listeners" in values, has_port="port" in values),
         tls=tls,
@@ -212,57 +198,9 @@ def _listeners(found: Mapping[str, Any], *, is_listed: bool, has_port: bool) -> 
     if has_port and not is_listed:
         return (Listener("0.0.0.0", found["port"]),)
     protocols = {}
-    for each in found[_PROTOCOL_MAP] or ():
+    for each in found[PROTOCOL_MAP] or ():
         name, colon, protocol = each.rpartition(":")
-        if not colon or protocol.lower() not in _LISTENER_PROTOCOLS:
-            raise ConfigError(f"{_PROTOCOL_MAP} has {each!r}; NAME:http or NAME:https is expected")
+        if not colon or protocol.lower() not in LISTENER_PROTOCOLS:
+            raise ConfigError(f"{PROTOCOL_MAP} has {each!r}; NAME:http or NAME:https is expected")
         protocols[name.lower()] = protocol.lower()
-    return tuple(parse_listener(text, protocols) for text in found["listeners"])
-
-
-def parse_listener(text: str, protocols: Mapping[str, str] | None = None) -> Listener:
-    """Return the listener of `HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`; `protocols` has those of other
-    names before `://`, in lower case. Raises ConfigError.
-    """
-    scheme, slashes, address = text.rpartition("://")
-    protocol = scheme.lower() if slashes else "http"
-    protocol = (protocols or {}).get(protocol, protocol)
-    if protocol not in _LISTENER_PROTOCOLS:
-        raise ConfigError(f"{text!r}: {scheme} is no protocol, and {_PROTOCOL_MAP} does not map it to one")
-    try:
-        host, port = parse_address(address.rstrip("/"), _PORT, needs_port=True, port_min=0, is_listener=True)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    return Listener(host or "0.0.0.0", port, protocol == "https")
-
-
-def _tls(found: Mapping[str, Any], values: Mapping[str, Any]) -> ServerSettings | None:
-    """Return what listeners with https offer; None without a key store. Raises ConfigError."""
-    texts = {field: found[name] for field, name in STORE_NAMES.items()}
-    stores = StoreSettings(
-        **{field: text.value if isinstance(text, Password) else text for field, text in texts.items()}
-    )
-    client = (found[CLIENT_AUTHENTICATION] or ("REQUIRED" if found[CLIENT_AUTH] else "NONE")).upper()
-    has_key = stores.keystore_location is not None or stores.keystore_key is not None
-    if not has_key:
-        if client != "NONE":
-            raise ConfigError(f"{CLIENT_AUTHENTICATION}={client} needs https: set ssl.keystore.location")
-        return None
-    if client != "NONE" and not has_trusted(stores):
-        # Java would trust every authority that the machine trusts.
-        raise ConfigError(f"{CLIENT_AUTHENTICATION}={client} needs ssl.truststore.location")
-    enabled, newest = found["ssl.enabled.protocols"], found["ssl.protocol"]
-    versions = enabled or (("TLSv1.2",) if newest == "TLSv1.2" else ("TLSv1.2", "TLSv1.3"))
-    try:
-        check_settings(stores)
-        settings = ServerSettings(stores, min(versions), max(versions), client != "NONE", client == "REQUIRED")
-        named = found["ssl.cipher.suites"]
-        if not named:
-            return settings
-        ciphers, suites, oldest, newest = split(named, settings.oldest, settings.newest)
-    except (StoreError, SuitesError) as error:
-        raise ConfigError(str(error)) from None
-    if suites and set(suites) != DEFAULT_OF_TLS_13:
-        names = ", ".join(sorted(DEFAULT_OF_TLS_13))
-        raise ConfigError(f"ssl.cipher.suites: of TLS 1.3 either all or none can be used: {names}")
-    return settings._replace(ciphers=ciphers, oldest=oldest, newest=newest)
+    return tuple(parse_listener(text, protocols, port=PORT) for text in found["listeners"])

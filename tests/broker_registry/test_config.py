@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from broker_cy.client.errors import ClientError
-from broker_registry.config import Listener, load_config
+from broker_cy.http.listeners import Listener
+from broker_registry.config import load_config
 from tests.support.broker import BrokerProcess
 from tests.support.registry import READY_S, RegistryProcess
 from tests.support.wait import until

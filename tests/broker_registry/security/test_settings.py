@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from broker_cy.client.errors import ClientError
-from broker_registry.config import Listener, RegistryConfig, cautions, load_config
+from broker_cy.http.listeners import Listener
+from broker_registry.config import RegistryConfig, cautions, load_config
 from broker_registry.security.settings import TOPIC_ACLS, Method
 
 PLUGIN = "io.confluent.kafka.schemaregistry.security."
