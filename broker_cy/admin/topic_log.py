@@ -1,4 +1,4 @@
-"""A compacted topic as the log of a program's state: read to the end, follow, append and read the own record back.
+"""A topic as the log of a program's state: read to the end, follow, append and read the own record back.
 
 The role of Kafka's KafkaBasedLog: the configurations, offsets and status of Connect, the schemas of a registry, and the
 offset syncs of a mirror are such logs. `take` gets every chunk in order, in one task, so that the state behind it is
@@ -30,14 +30,20 @@ from broker_cy.wire.records import Record
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACT: Final = "compact"
+DELETE: Final = "delete"
+# What a topic has whose records stay: those of a compacted one by key, otherwise all of them.
+_KEPT: Final = {
+    COMPACT: {CLEANUP_POLICY: COMPACT},
+    DELETE: {CLEANUP_POLICY: DELETE, "retention.ms": "-1", "retention.bytes": "-1"},
+}
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 Take = Callable[[Chunk], None]
 
 
 class Loss(Enum):
-    """The action if records were deleted: a log start offset above 0. A topic whose cleanup.policy is not `compact`, so
-    that records will be deleted, is always refused.
+    """The action if records were deleted: a log start offset above 0. A topic whose settings are not those of the
+    policy, so that records will be deleted, is always refused.
     """
 
     REFUSE = "fail"
@@ -46,14 +52,15 @@ class Loss(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """`create`: how a missing topic is created, with the cleanup.policy `compact`; None if that is an error. `warn`
-    gets the text of each warning of `on_loss` WARN.
+    """`create`: how a missing topic is created, with the `policy`; None if that is an error. `policy` is COMPACT, or
+    DELETE for a topic without any limit of retention. `warn` gets the text of each warning of `on_loss` WARN.
     """
 
     create: NewTopic | None = None
     on_loss: Loss = Loss.REFUSE
     isolation: Isolation = Isolation.READ_COMMITTED
     warn: Callable[[str], None] = lambda text: None
+    policy: str = COMPACT
 
 
 class TopicLog:
@@ -178,7 +185,7 @@ class TopicLog:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise error
             if create is None:
-                reason = f"the topic does not exist; create it with {CLEANUP_POLICY}={COMPACT}"
+                reason = f"the topic does not exist; create it with {self._wanted()}"
                 raise ClientError(Failure.REFUSED, reason, code=error.code, what=self._what)
             await self._create(create)
             found, failed = await metadata.refresh([self.topic], self._caller.deadline())
@@ -193,20 +200,26 @@ class TopicLog:
                 self._lost(f"records before offset {start} were deleted", key)
 
     async def _create(self, wanted: NewTopic) -> None:
-        configs = {**wanted.configs, CLEANUP_POLICY: COMPACT}
+        configs = {**wanted.configs, **_KEPT[self._settings.policy]}
         topic = NewTopic(self.topic, wanted.partitions, wanted.replication_factor, configs, wanted.assignments)
         for error in (await self._topics.create([topic])).failed.values():
             # Another process of the same program was quicker.
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise error
 
+    def _wanted(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in _KEPT[self._settings.policy].items())
+
     async def _check_policy(self) -> None:
+        wanted = _KEPT[self._settings.policy]
         resource = ConfigResource(ResourceType.TOPIC, self.topic)
-        entries = (await self._configs.describe([resource], names=[CLEANUP_POLICY])).whole()[resource]
-        policy = next((each.value for each in entries if each.name == CLEANUP_POLICY), None)
-        if policy != COMPACT:
-            reason = f"{CLEANUP_POLICY} is {policy}, so that records are deleted; set it to {COMPACT}"
-            raise ClientError(Failure.REFUSED, reason, what=self._what)
+        entries = (await self._configs.describe([resource], names=list(wanted))).whole()[resource]
+        found = {each.name: each.value for each in entries}
+        for name, value in wanted.items():
+            # Kafka takes the largest number for no limit too.
+            if found.get(name) not in (value, str((1 << 63) - 1) if value == "-1" else value):
+                reason = f"{name} is {found.get(name)}, so that records are deleted; set it to {value}"
+                raise ClientError(Failure.REFUSED, reason, what=self._what)
 
     def _lost(self, reason: str, partition: TopicPartition) -> None:
         what = f"partition {partition}"

@@ -227,6 +227,26 @@ def test_a_missing_topic_is_an_error_unless_it_may_be_created(ours: BrokerProces
     with_client(ours.bootstrap, job)
 
 
+def test_a_log_of_all_records_needs_a_topic_that_deletes_none(ours: BrokerProcess, name: str) -> None:
+    """If this fails, a command topic forgets statements after a week, or those of ksqlDB cannot be opened."""
+
+    async def job(client: AdminClient) -> None:
+        settings, table = LogSettings(create=NewTopic(name, 1, 1), policy="delete"), Table()
+        async with log_of(client, name, table, settings) as log:
+            await log.append([record("a", "1"), record("a", "2")])
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        entries = (await client.configs.describe([resource], names=["cleanup.policy", "retention.ms"])).whole()[
+            resource
+        ]
+        assert {each.name: each.value for each in entries} == {"cleanup.policy": "delete", "retention.ms": "-1"}
+        change = ConfigChange("retention.ms", AlterOp.SET, "1000")
+        (await client.configs.alter({resource: [change]})).whole()
+        with pytest.raises(ClientError, match=r"retention\.ms is 1000, so that records are deleted; set it to -1"):
+            await log_of(client, name, Table(), settings).__aenter__()
+
+    with_client(ours.bootstrap, job)
+
+
 def test_an_error_of_the_program_ends_the_log(ours: BrokerProcess, name: str) -> None:
     """If this fails, a record that the program cannot read is passed over, or read again for ever."""
 
