@@ -12,14 +12,9 @@ has the certificate of its client, if the listener asks for one, in `scope["stat
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from starlette.types import Scope
-
-if TYPE_CHECKING:
-    # A program loads the parser of one of them.
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 CONNECTIONS_MAX: Final = 2_000
 HEAD_BYTES_MAX: Final = 64 << 10
@@ -27,6 +22,13 @@ HEAD_S: Final = 10.0
 BODY_S: Final = 60.0
 SEND_S: Final = 60.0
 CERTIFICATE: Final = "client_certificate"
+
+
+class Connection(Protocol):
+    """What is read and set of uvicorn's protocols, and of that of HTTP/2."""
+
+    connections: set[Any]
+    app_state: dict[str, Any]
 
 
 class Bounds:
@@ -70,9 +72,7 @@ class Bounds:
         self.resume()
 
 
-def admitted(
-    protocol: H11Protocol | HttpToolsProtocol, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop
-) -> Bounds:
+def admitted(protocol: Connection, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> Bounds:
     """Return the bounds of a connection, whose requests get the certificate of the client. One too many is closed."""
     bounds = Bounds(loop, transport)
     if len(protocol.connections) > CONNECTIONS_MAX:

@@ -29,7 +29,8 @@ _LOG = logging.getLogger(__name__)
 
 class ServerSettings(NamedTuple):
     """The offer of a listener. `asks`: it requests a certificate from clients; `requires`: it refuses clients without
-    one. `ciphers` are those of TLS 1.2 by their names in Java, None for TLS_12_CIPHERS.
+    one. `ciphers` are those of TLS 1.2 by their names in Java, None for TLS_12_CIPHERS. `alpn` names the protocols
+    that a client may choose from, the preferred one first (RFC 7301).
     """
 
     stores: StoreSettings
@@ -38,6 +39,7 @@ class ServerSettings(NamedTuple):
     asks: bool = False
     requires: bool = False
     ciphers: tuple[str, ...] | None = None
+    alpn: tuple[str, ...] = ()
 
 
 def server_context() -> ssl.SSLContext:
@@ -63,6 +65,8 @@ def context_of(settings: ServerSettings) -> ssl.SSLContext:
     context.minimum_version, context.maximum_version = VERSIONS[settings.oldest], VERSIONS[settings.newest]
     if settings.ciphers:
         context.set_ciphers(":".join(known_cipher(name) for name in settings.ciphers))
+    if settings.alpn:
+        context.set_alpn_protocols(list(settings.alpn))
     show(context, identity)
     if settings.asks:
         trusted = load_trusted(settings.stores, read_file)
