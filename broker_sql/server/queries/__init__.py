@@ -1,0 +1,1 @@
+"""Queries that run: persistent ones, push queries and pull queries."""
