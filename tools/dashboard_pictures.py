@@ -1,8 +1,8 @@
 """Take the pictures of docs/dashboard.md from a running demo: `python -m tools.dashboard_pictures [--page NAME ...]`.
 
 Takes about seven minutes: the demo's groups need a history. Pages about schemas have a separate demo with a registry,
-and so have pages about several nodes: there replicas are moved, and then a node is killed. Console messages of the
-browser end the program with exit code 1.
+those about applications one with an application on Spark, and so have pages about several nodes: there replicas are
+moved, and then a node is killed. Console messages of the browser end the program with exit code 1.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from bench.launch.nodes import free_ports
 from broker_cy.client.clusters import REGISTRY_VARIABLE
 from dashboard.pages.registry import PAGES
 from demo.topics import APPLICATION, PACKAGES, SLOW
+from tools.demo_on_spark import ON_SPARK, running_on_spark
 from tools.demo_schemas import SUBJECT, running_registry
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
@@ -32,6 +33,7 @@ SIZE = {"width": 1280, "height": 860}
 QUALITY = 72
 WAIT_MS = 60_000
 STOP_S = 30.0
+STREAM_ON_SPARK = "stream-on-spark"
 # The subject of each page that has one.
 QUERIES = {
     "topic": f"topic={PACKAGES}",
@@ -43,6 +45,7 @@ QUERIES = {
     "broker": "broker=1",
     "broker-settings": "broker=1",
     "stream": f"application={APPLICATION}",
+    STREAM_ON_SPARK: f"application={ON_SPARK}",
     "schema": f"subject={SUBJECT}&version=3&against=2",
 }
 # Pages about features of several nodes. The first one is taken while replicas move.
@@ -51,6 +54,10 @@ OF_NODES = (MOVES, "brokers", "broker", "quorum", "events")
 NODES = ["--nodes", "4", "--kill-every", "45", "--restart-after", "3600"]
 DRAINED = "4"
 OF_REGISTRY = ("schemas", "schema")
+# Pages about applications: the demo's own one, and another one on Spark.
+OF_STREAMS = ("streams", "stream")
+# Pages with another path than their name: that of one rebalance is opened from the list of all.
+PATHS = {"rebalance": "rebalances", STREAM_ON_SPARK: "stream"}
 # Pages without a picture: the demo has no authorizer, no logins, no quotas and no mirror.
 EMPTY = ("acls", "denied-requests", "scram-users", "delegation-tokens", "quotas", "mirrors", "mirror")
 SETTLED = """() => {
@@ -106,8 +113,7 @@ def take(browser: Browser, url: str, names: Sequence[str]) -> list[str]:
         base = page.url.removesuffix("/overview")
         for name in names:
             query = QUERIES.get(name, "")
-            # The page of one rebalance is opened from the list of all.
-            page.goto(f"{base}/{'rebalances' if name == 'rebalance' else name}" + (f"?{query}" if query else ""))
+            page.goto(f"{base}/{PATHS.get(name, name)}" + (f"?{query}" if query else ""))
             page.wait_for_selector("main h1")
             if name == "rebalance":
                 page.locator(".ag-row a").first.click()
@@ -173,6 +179,15 @@ def take_of_registry(browser: Browser, names: Sequence[str]) -> list[str]:
         return take(browser, demo.url, names)
 
 
+def take_of_streams(browser: Browser, names: Sequence[str], seconds: float) -> list[str]:
+    """Take the pictures of pages about applications, and return the browser's messages and errors."""
+    (port,) = free_ports(1)
+    listener = f"127.0.0.1:{port}"
+    with running_demo(listener=listener) as demo, running_on_spark(listener):
+        time.sleep(seconds)
+        return take(browser, demo.url, [*names, *([STREAM_ON_SPARK] if "stream" in names else [])])
+
+
 def main() -> int:
     names = [page.name for page in PAGES]
     parser = argparse.ArgumentParser(
@@ -185,13 +200,16 @@ def main() -> int:
         chosen = given.page or [name for name in names if name not in EMPTY]
         of_nodes = [name for name in chosen if name in OF_NODES]
         of_registry = [name for name in chosen if name in OF_REGISTRY]
-        alone = [name for name in chosen if name not in (*OF_NODES, *OF_REGISTRY)]
+        of_streams = [name for name in chosen if name in OF_STREAMS]
+        alone = [name for name in chosen if name not in (*OF_NODES, *OF_REGISTRY, *OF_STREAMS)]
         problems = []
         with launched() as browser:
             if alone:
                 with running_demo() as demo:
                     time.sleep(given.seconds)
                     problems += take(browser, demo.url, alone)
+            if of_streams:
+                problems += take_of_streams(browser, of_streams, given.seconds)
             if of_registry:
                 problems += take_of_registry(browser, of_registry)
             if of_nodes:

@@ -27,7 +27,8 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.clusters import ClusterEntry
 from broker_cy.console.alerts.rules import BUILT_IN, AlertSettings, Rule
 from broker_cy.console.alerts.watch import Alerting
-from demo.topics import PACKAGES, SLOW
+from demo.topics import APPLICATION, PACKAGES, SLOW
+from tools.demo_on_spark import ON_SPARK, running_on_spark
 from tools.demo_schemas import MAINTAINER, SUBJECT, running_registry
 
 # A rule as that of docs/tui.md. The group of the demo is too slow.
@@ -68,6 +69,20 @@ async def take_schemas(bootstrap: str, registry: str, write: Callable[[str, str]
         await pilot.press("v")
         await _shows(app, pilot, "READER_FIELD_MISSING_DEFAULT_VALUE")
         write("schema", app.picture())
+
+
+async def take_streams(bootstrap: str, seconds: float, write: Callable[[str, str], None]) -> None:
+    """Take the pictures of the screens about applications: the demo's own one, and another one on Spark."""
+    app = Console(ClusterEntry("demo", parse_addresses(bootstrap)), Settings(utc=True))
+    async with app.run_test(size=SIZE) as pilot:
+        await _shows(app, pilot, "connected")
+        await pilot.pause(seconds)
+        app.run_command("streams")
+        await _shows(app, pilot, APPLICATION, ON_SPARK)
+        write("streams", app.picture())
+        app.run_command(f"stream {ON_SPARK}")
+        await _shows(app, pilot, "Batches on Spark", "1_0")
+        write("stream", app.picture())
 
 
 async def take(bootstrap: str, seconds: float, write: Callable[[str, str], None]) -> None:
@@ -123,6 +138,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.tui_pictures", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of history; default %(default)g")
     parser.add_argument("--schemas", action="store_true", help="only the pictures of schemas")
+    parser.add_argument("--streams", action="store_true", help="only the pictures of applications")
     given = parser.parse_args()
     argv = [sys.executable, "-m", "demo", "--listener", "127.0.0.1:0", "--metrics", "", "--dashboard", ""]
     demo = subprocess.Popen([*argv, "--crash-every", "20", "--back-after", "8"], stdout=subprocess.PIPE, text=True)
@@ -134,10 +150,14 @@ def main() -> int:
             (PICTURES / f"tui-{name}.svg").write_text(svg, encoding="utf-8")
             print(f"tui-{name}.svg", flush=True)
 
-        (port,) = free_ports(1)
-        with running_registry(bootstrap, f"127.0.0.1:{port}") as registry:
-            asyncio.run(take_schemas(bootstrap, registry, write))
+        if not given.streams:
+            (port,) = free_ports(1)
+            with running_registry(bootstrap, f"127.0.0.1:{port}") as registry:
+                asyncio.run(take_schemas(bootstrap, registry, write))
         if not given.schemas:
+            with running_on_spark(bootstrap):
+                asyncio.run(take_streams(bootstrap, given.seconds, write))
+        if not given.schemas and not given.streams:
             asyncio.run(take(bootstrap, given.seconds, write))
     finally:
         demo.send_signal(signal.SIGINT)
