@@ -77,14 +77,25 @@ class Run(NamedTuple):
     peak_mb: float
 
 
-def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    made = parser(PROGRAM, __doc__, PARTS)
-    made.add_argument("--records", type=int, default=3_000_000, help="records of each run")
-    made.add_argument("--pairs", type=int, default=2, help="runs of each program")
-    made.add_argument("--rate", type=int, default=RATE, help="records/s of `latency`")
-    made.add_argument("--seconds", type=float, default=SECONDS, help="duration of a window of `latency`")
+def arguments(
+    argv: Sequence[str] | None,
+    program: str = PROGRAM,
+    description: str | None = __doc__,
+    parts: Sequence[str] = PARTS,
+    rate: int = RATE,
+    seconds: float = SECONDS,
+    flags: Mapping[str, str] | None = None,
+) -> argparse.Namespace:
+    """The arguments of a study of applications. `flags` are further options without a value, with their texts."""
+    made = parser(program, description, parts)
+    made.add_argument("--records", type=int, default=3_000_000, help="records of each run of a rate; %(default)d")
+    made.add_argument("--pairs", type=int, default=2, help="runs of each program; %(default)d")
+    made.add_argument("--rate", type=int, default=rate, help="records/s on a schedule; %(default)d")
+    made.add_argument("--seconds", type=float, default=seconds, help="duration of a window on a schedule; %(default)g")
+    for name, text in (flags or {}).items():
+        made.add_argument(name, action="store_true", help=text)
     given = made.parse_args(argv)
-    check(made, given, PARTS, ("records", "pairs", "rate", "seconds"))
+    check(made, given, parts, ("records", "pairs", "rate", "seconds"))
     return given
 
 

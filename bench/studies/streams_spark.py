@@ -31,7 +31,7 @@ import psutil
 from bench.launch.nodes import BrokerCy
 from bench.measuring.proc import proportional_bytes, usage
 from bench.studies import streams
-from bench.studies.goals import Figures, Goals, check, measure, parser
+from bench.studies.goals import Figures, Goals, measure
 from bench.studies.mirror_load import Topic, ages_ms
 from bench.targets.brokers import TargetError
 from broker_cy.admin import AdminClient
@@ -71,15 +71,8 @@ _TEXTS: Final = {
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    made = parser(PROGRAM, __doc__, PARTS)
-    made.add_argument("--records", type=int, default=3_000_000, help="records of each run of `filter` and `count`")
-    made.add_argument("--pairs", type=int, default=2, help="runs of each program")
-    made.add_argument("--rate", type=int, default=RATE, help="records/s of the other parts")
-    made.add_argument("--seconds", type=float, default=SECONDS, help="duration of a window of the other parts")
-    made.add_argument("--without-kafka", action="store_true", help="leave Kafka Streams out")
-    given = made.parse_args(argv)
-    check(made, given, PARTS, ("records", "pairs", "rate", "seconds"))
-    return given
+    flags = {"--without-kafka": "leave Kafka Streams out"}
+    return streams.arguments(argv, PROGRAM, __doc__, PARTS, RATE, SECONDS, flags)
 
 
 class Processes:

@@ -156,6 +156,13 @@ def measured(name: str, child: Child, bootstrap: str, group: str, records: int) 
         child.kill()
 
 
+def one(figures: Figures, name: str) -> float:
+    """A figure that has no repeats."""
+    found = figures[name]
+    assert isinstance(found, float)
+    return found
+
+
 def restores(given: argparse.Namespace, place: Path) -> Figures:
     settings = {
         "transaction.state.log.replication.factor": "1",
@@ -186,9 +193,9 @@ def restores(given: argparse.Namespace, place: Path) -> Figures:
             asyncio.run(until_forgotten(broker.bootstrap, OURS))
         child = begin_kafka(broker.bootstrap, place / "kafka", place, "restore_kafka")
         found |= measured("restore_kafka", child, broker.bootstrap, KAFKA, processed)
-        found["restore_cpu_ratio"] = float(found["restore_cpu_s"]) / float(found["restore_kafka_cpu_s"])  # type: ignore[arg-type]
+        found["restore_cpu_ratio"] = one(found, "restore_cpu_s") / one(found, "restore_kafka_cpu_s")
         for name in ("restore", "restore_kafka"):
-            found[f"{name}_records_per_s"] = records / float(found[f"{name}_s"])  # type: ignore[arg-type]
+            found[f"{name}_records_per_s"] = records / one(found, f"{name}_s")
         found["file_mb"] = sum(each.stat().st_size for each in (place / "one").rglob("data.mdb")) / 1e6
     finally:
         broker.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, cast
 from weakref import WeakSet
 
 from broker_streams.kernel.stores.maps import Numbers
@@ -22,7 +22,7 @@ from broker_streams.state.writing import Change
 
 Get = Callable[[bytes], "bytes | None"]
 Put = Callable[[bytes, "bytes | None"], None]
-_MISSING: Final[Any] = object()
+_MISSING: Final = cast(bytes, object())
 # Python's own bytes for a row: two objects of bytes, and its places in the dictionary and in the order of keys.
 ROW_BYTES: Final = 200
 # Changed rows that an estimate looks up in the file: less than a millisecond.
@@ -77,11 +77,11 @@ class DiskMap:
         def get(key: bytes) -> bytes | None:
             value = rows.get(key, missing)
             if value is not missing:
-                return value  # type: ignore[no-any-return]
+                return value
             if frozen:
                 value = frozen.get(key, missing)
                 if value is not missing:
-                    return value  # type: ignore[no-any-return]
+                    return value
             if handle is None or not 0 < len(key) < PLAIN_BYTES:
                 return special(key)
             return read(key, None, handle)
@@ -134,7 +134,7 @@ class DiskMap:
         if self._file.has_runs(self.name) and high != b"":
             of = RunRange(self._file, self.name, low, high, with_high, reverse)
         elif self._handle is None or high == b"":
-            return iter([row for row in changed if row[1] is not None])  # type: ignore[misc]
+            return iter([(key, value) for key, value in changed if value is not None])
         else:
             of = Range(self._file, self._handle, low, high, with_high, reverse)
         stored = of.rows()
