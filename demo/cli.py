@@ -15,7 +15,7 @@ from pathlib import Path
 from broker_cy.admin import ClientError
 from broker_cy.client.address import Address, parse_address
 from broker_cy.launch.signals import interruptible
-from demo.nodes import CONTROLLERS_AFTER, NODES_MAX, NODES_MIN, Node, one_broker, several_nodes, start_all
+from demo.nodes import CONTROLLERS_AFTER, NODES_MAX, NODES_MIN, Node, free_ports, one_broker, several_nodes, start_all
 from demo.packages import packages
 from demo.processes import Dashboard, DemoError, Process, stop_all
 from demo.setup import create_topics
@@ -254,8 +254,15 @@ def _clients(bootstrap: str, directory: Path, rate: float, session_timeout_ms: i
         for name in group.members:
             arguments = ["demo.worker", "consume", name, bootstrap, str(session_timeout_ms)]
             found[name] = Process(name, arguments, directory)
-    state = f"state.dir={directory / APPLICATION}"
-    arguments = ["broker_streams", "run", "demo/application.py", "-b", bootstrap, "--host", "embedded", "-X", state]
+    # Consoles ask the instance for its figures. The application is not reached from other hosts.
+    (port,) = free_ports("127.0.0.1", 1)
+    values = {
+        "state.dir": directory / APPLICATION,
+        "application.server": f"127.0.0.1:{port}",
+        "metrics.recording.level": "DEBUG",
+    }
+    arguments = ["broker_streams", "run", "demo/application.py", "-b", bootstrap, "--host", "embedded"]
+    arguments += [word for name, value in values.items() for word in ("-X", f"{name}={value}")]
     found[APPLICATION] = Process(APPLICATION, arguments, directory)
     return found
 

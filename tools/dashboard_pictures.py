@@ -92,7 +92,7 @@ def running_demo(
     try:
         yield Demo(process)
     finally:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         try:
             process.wait(STOP_S)
         except subprocess.TimeoutExpired:

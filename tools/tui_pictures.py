@@ -160,7 +160,7 @@ def main() -> int:
         if not given.schemas and not given.streams:
             asyncio.run(take(bootstrap, given.seconds, write))
     finally:
-        demo.send_signal(signal.SIGINT)
+        demo.send_signal(signal.SIGTERM)
         demo.communicate(timeout=STOP_S)
     return 0
 

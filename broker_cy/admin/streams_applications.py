@@ -230,8 +230,8 @@ class StreamsApplication:
             StoreRow(
                 name,
                 part_id,
-                kind,
-                len(rows),
+                kind or None,
+                len(rows) or None,
                 sum(known) if (known := [each for each in rows if each is not None]) else None,
                 restored / (restored + remaining) if remaining else None,
             )

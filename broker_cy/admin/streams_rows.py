@@ -75,13 +75,13 @@ class BatchRow(NamedTuple):
 
 class StoreRow(NamedTuple):
     """A store over all of its active parts that are known. `restored` is the part of records that restoring has read,
-    from 0 to 1; None: nothing is being restored.
+    from 0 to 1; None: nothing is being restored. `kind` and `partitions` are None if no instance reports them.
     """
 
     store: str
     subtopology: str
-    kind: str
-    partitions: int
+    kind: str | None
+    partitions: int | None
     rows: int | None
     restored: float | None
 

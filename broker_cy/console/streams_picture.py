@@ -25,7 +25,8 @@ BOX_WIDTH, BOX_HEIGHT = 212, 62
 COLUMN_GAP, ROW_GAP, MARGIN = 36, 16, 12
 # Above each band is its title, and room for the lines of internal topics.
 BAND_TITLE, BAND_GAP = 26, 30
-TITLE_CHARS, NAME_CHARS = 26, 30
+# Longer texts are cut here; pages cut them to the width of the box.
+TEXT_CHARS = 100
 SWEEPS: Final = 4
 SOURCE, PROCESSOR, SINK, STORE, PART = "source", "processor", "sink", "store", "part"
 # Steps of a plan end with the version of their meaning.
@@ -101,6 +102,8 @@ class _Figures:
     """The figures of an application by topic, store and processor."""
 
     def __init__(self, of: StreamsApplication) -> None:
+        # Without an instance, nothing is processed; one that reports no rates may process.
+        self._is_stopped = not of.description.members
         self.lags: dict[str, int] = {}
         for row in of.inputs:
             if row.lag is not None:
@@ -122,7 +125,8 @@ class _Figures:
         rates = [self.consumed[topic] for topic in topics if topic in self.consumed]
         texts = [f"{short(sum(rates))}/s"] if rates else []
         texts += [f"lag {count(sum(lags))}"] if lags else []
-        return ", ".join(texts), Tone.WARN if sum(lags) and not sum(rates) else Tone.PLAIN
+        stands_still = self._is_stopped or (bool(rates) and not sum(rates))
+        return ", ".join(texts), Tone.WARN if sum(lags) and stands_still else Tone.PLAIN
 
     def of_sink(self, topic: str) -> str:
         return f"{short(self.produced[topic])}/s" if topic in self.produced else ""
@@ -234,7 +238,7 @@ def _of_group(of: StreamsApplication) -> tuple[list[_Node], list[Line]]:
         for row in of.stores:
             if row.subtopology == part.subtopology_id:
                 text, tone = figures.of_store(row.store)
-                nodes[f"store {row.store}"] = _Node(f"store {row.store}", STORE, row.store, row.kind, text, tone)
+                nodes[f"store {row.store}"] = _Node(f"store {row.store}", STORE, row.store, row.kind or "", text, tone)
                 lines.append(Line(box, f"store {row.store}", "store"))
     return list(nodes.values()), lines
 
@@ -264,7 +268,7 @@ def _placed(nodes: Sequence[_Node], lines: Sequence[Line], note: str, *, has_ban
 
 def _box(node: _Node, y: int) -> Box:
     x = MARGIN + node.layer * (BOX_WIDTH + COLUMN_GAP)
-    title, name = _cut(node.title, TITLE_CHARS), _cut(node.name, NAME_CHARS)
+    title, name = _cut(node.title, TEXT_CHARS), _cut(node.name, TEXT_CHARS)
     return Box(node.id, node.kind, title, name, node.figures, node.tone, x, y, node.topic)
 
 

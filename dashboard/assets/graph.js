@@ -31,12 +31,25 @@
     return `M${begin}C${middle},${begin[1]} ${middle},${end[1]} ${end}`;
   };
 
+  const PADDING = 10;
+  const SMALLEST = 0.8;
+
+  // A text that is wider than its box loses its middle: names of internal topics and stores differ at both ends.
+  const fit = (text, width) => {
+    const whole = text.textContent;
+    const most = Math.ceil(whole.length * width / Math.max(width, text.getComputedTextLength()));
+    for (let kept = most; kept > 3 && text.getComputedTextLength() > width; kept--) {
+      text.textContent = `${whole.slice(0, Math.ceil(kept / 2))}…${whole.slice(whole.length - Math.floor(kept / 2))}`;
+    }
+  };
+
   const drawBox = (node, [width, height]) => {
     const radius = { store: 14, source: 4, sink: 4 }[node.kind] ?? 8;
     const texts = [["graph-title", node.title, 19], ["graph-name", node.name, 35], ["graph-figures", node.figures, 53]];
+    const tip = [node.title, node.name].filter(Boolean).join("\n");
     const box = shape("g", { class: `graph-box graph-${node.kind} graph-tone-${node.tone.toLowerCase()}`, transform: `translate(${node.x},${node.y})` },
-      shape("rect", { width, height, rx: radius }),
-      ...texts.filter(([, text]) => text).map(([name, text, y]) => shape("text", { class: name, x: 10, y }, text)));
+      shape("title", {}, tip), shape("rect", { width, height, rx: radius }),
+      ...texts.filter(([, text]) => text).map(([name, text, y]) => shape("text", { class: name, x: PADDING, y }, text)));
     return node.href ? shape("a", { href: node.href }, box) : box;
   };
 
@@ -55,9 +68,13 @@
           const mark = kind === "store" ? {} : { "marker-end": "url(#graph-arrow)" };
           return shape("path", { class: `graph-line graph-line-${kind}`, d: path(boxes.get(from), boxes.get(to), state.box, kind), ...mark });
         });
-        place.replaceChildren(shape("svg", { width: state.width, height: state.height, viewBox: `0 0 ${state.width} ${state.height}` },
+        const [width, height] = [state.width, state.height];
+        // A picture that is a little too wide is made smaller; a larger one is scrolled.
+        const style = `width: ${width}px; max-width: 100%; min-width: ${Math.round(SMALLEST * width)}px`;
+        place.replaceChildren(shape("svg", { style, viewBox: `0 0 ${width} ${height}` },
           shape("defs", {}, arrow), ...state.bands.map(([title, y]) => shape("text", { class: "graph-band", x: 12, y: y + 12 }, title)),
           ...lines, ...state.nodes.map((node) => drawBox(node, state.box))));
+        for (const text of place.querySelectorAll(".graph-box text")) fit(text, state.box[0] - 2 * PADDING);
       };
       const view = core.simple(panel, show, (state) => state.nodes.length === 0);
       return { close() { view.close(); panel.body.replaceChildren(); } };

@@ -170,7 +170,7 @@ class Batches(OfApplication, TableChannel[BatchRow]):
         table_column(columns.DECIDE_MS, 75),
         table_column(columns.COMMIT_MS, 75),
         table_column(columns.RUNS, 60),
-        table_column(columns.BATCH_TIME, 190, is_flex=True),
+        table_column(columns.BATCH_TIME, 190),
     )
 
     def rows(self) -> Iterable[BatchRow] | None:
@@ -214,17 +214,17 @@ class Tasks(OfApplication, TableChannel[TaskRow]):
     SORT = "task"
     COLUMNS = (
         table_column(columns.TASK, 80),
-        table_column(columns.ROLE, 90),
-        table_column(columns.WHERE, 180, is_flex=True),
-        table_column(columns.TASK_STATE, 100),
-        table_column(columns.TASK_LAG, 90),
-        table_column(columns.TASK_RECORDS, 100),
-        table_column(columns.TASK_ROWS, 90),
-        table_column(columns.STATE_BYTES, 90),
-        table_column(columns.RESTORED, 100),
-        table_column(columns.TO_RESTORE, 100),
-        table_column(columns.DROPPED, 90),
-        table_column(columns.STREAM_TIME, 190),
+        table_column(columns.ROLE, 75),
+        table_column(columns.WHERE, 125, is_flex=True),
+        table_column(columns.TASK_STATE, 80),
+        table_column(columns.TASK_LAG, 65),
+        table_column(columns.TASK_RECORDS, 90),
+        table_column(columns.TASK_ROWS, 65),
+        table_column(columns.STATE_BYTES, 80),
+        table_column(columns.DROPPED, 80),
+        table_column(columns.STREAM_TIME, 185),
+        table_column(columns.TO_RESTORE, 90),
+        table_column(columns.RESTORED, 85),
     )
 
     def rows(self) -> Iterable[TaskRow] | None:

@@ -142,7 +142,13 @@ PARTITION: Final = Column[InputRow](
 INPUT_TASK: Final = Column[InputRow]("task", "Task", lambda row: row.task, sort=lambda row: _number(row.task), width=7)
 COMMITTED: Final = Column[InputRow]("committed", "Committed", lambda row: row.committed, Kind.COUNT, width=12)
 END: Final = Column[InputRow]("end", "End", lambda row: row.end, Kind.COUNT, width=12)
-INPUT_LAG: Final = Column[InputRow]("lag", "Lag", lambda row: row.lag, Kind.COUNT)
+INPUT_LAG: Final = Column[InputRow](
+    "lag",
+    "Lag",
+    lambda row: row.lag,
+    Kind.COUNT,
+    hint="Records that were not processed. They may be committed later; End counts markers of transactions too",
+)
 
 STORE: Final = Column[StoreRow]("store", "Store", lambda row: row.store, width=28)
 SUBTOPOLOGY: Final = Column[StoreRow]("subtopology", "Sub-topology", lambda row: row.subtopology, width=12)
@@ -154,7 +160,9 @@ STORE_ROWS: Final = Column[StoreRow]("rows", "Rows", lambda row: row.rows, Kind.
 
 
 def _restored(row: StoreRow) -> str:
-    return UNKNOWN if row.restored is None else share(row.restored)
+    if row.restored is not None:
+        return share(row.restored)
+    return UNKNOWN if row.partitions is None else share(1.0)
 
 
 STORE_RESTORED: Final = Column[StoreRow](
@@ -163,14 +171,14 @@ STORE_RESTORED: Final = Column[StoreRow](
     lambda row: row.restored,
     text=_restored,
     sort=lambda row: 1.0 if row.restored is None else row.restored,
-    hint="The part of the changelogs that was read, while stores are being restored",
+    hint="The part of the changelogs that was read",
     tone=lambda row: Tone.PLAIN if row.restored is None else Tone.NOTED,
     width=8,
 )
 
 
 def _ms(key: str, title: str, value: Callable[[BatchRow], float | None], hint: str) -> Column[BatchRow]:
-    return Column(key, title, value, Kind.DURATION, hint=hint, width=8)
+    return Column(key, title, value, Kind.DURATION, hint=hint, width=max(8, len(title)))
 
 
 BATCH_PART: Final = Column[BatchRow]("subtopology", "Sub-topology", lambda row: row.subtopology, width=12)

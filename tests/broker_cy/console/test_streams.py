@@ -44,8 +44,8 @@ def test_an_application_without_instances_that_answer_is_shown() -> None:
     """If this fails, applications of Kafka Streams cannot be shown."""
     assert (OF_KAFKA.lag, OF_KAFKA.records_per_s, OF_KAFKA.remaining) == (None, None, None)
     assert [(row.store, row.rows, row.partitions) for row in OF_KAFKA.stores] == [
-        ("orders-per-minute-counts-changelog".removesuffix("-changelog"), None, 0),
-        ("orders-per-minute-names-changelog".removesuffix("-changelog"), None, 0),
+        ("orders-per-minute-counts-changelog".removesuffix("-changelog"), None, None),
+        ("orders-per-minute-names-changelog".removesuffix("-changelog"), None, None),
     ]
 
 
@@ -108,7 +108,7 @@ def test_without_a_plan_each_subtopology_is_a_box() -> None:
         "sub-topology 1",
         "orders",
         "customers",
-        "orders-per-minute-counts-…",
+        REPARTITION,
         "names",
         "counts",
     }
