@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from broker_cy.metrics.topics import OWN_CLIENT
+from broker_cy.reporting.numbers import plural
 from broker_streams.application import Application, ApplicationError
 from broker_streams.commands import chosen_host
 from broker_streams.commands.context import PROGRAM, client_of
@@ -62,3 +63,12 @@ async def _run(loaded: Sequence[Application], master: str | None, once: bool, ve
             instance = await stack.enter_async_context(Surroundings(application, seen, events=events))
             urls[application.name] = instance.url
         await host.run(started)
+    if once:
+        for each in host.applications:
+            batches, records = (
+                sum(getattr(of.figures, kind) for of in each.queries) for kind in ("batches", "records")
+            )
+            ended = {"application": each.name, "batches": batches, "records": records}
+            counted = f"{plural(records, 'record')} in {plural(batches, 'batch', 'batches')}"
+            text = f"{PROGRAM}: {each.name} has processed {counted}"
+            print(json.dumps(ended) if as_json else text, flush=True)

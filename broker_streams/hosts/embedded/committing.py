@@ -14,12 +14,12 @@ from broker_cy.client.group_member import State
 from broker_cy.client.streams_member import StreamsMember
 from broker_cy.client.transaction import GroupMetadata
 from broker_streams.hosts.embedded.commits import Commits, Ended
-from broker_streams.hosts.embedded.task_timeout import COMMIT, TaskTimeout
 from broker_streams.hosts.embedded.tasks import Running, Tasks
 from broker_streams.hosts.embedded.writer import Fenced, Offsets, Writer
 from broker_streams.hosts.measures import Measures
 from broker_streams.hosts.results import Results
 from broker_streams.hosts.settings import HostSettings
+from broker_streams.hosts.task_timeout import COMMIT, TaskTimeout
 
 # Results that are not committed; more of them are committed at once.
 RESULTS_MAX: Final = 100_000

@@ -35,6 +35,7 @@ from broker_cy.client.streams_member import Task as Assigned
 from broker_cy.core.errors import ErrorCode
 from broker_streams.dsl.topology import Topology
 from broker_streams.hosts.announced import announced
+from broker_streams.hosts.connecting import connected
 from broker_streams.hosts.embedded.committing import Committing
 from broker_streams.hosts.embedded.global_stores import GlobalStores
 from broker_streams.hosts.embedded.group_news import NO_STREAMS_GROUPS, GroupNews
@@ -42,13 +43,13 @@ from broker_streams.hosts.embedded.queries import Queries
 from broker_streams.hosts.embedded.reading import Reading
 from broker_streams.hosts.embedded.refusals import Lost, Retried
 from broker_streams.hosts.embedded.states import States
-from broker_streams.hosts.embedded.task_timeout import COMMIT, GLOBAL_STORES, INPUTS, MEMBERSHIP, TaskTimeout
 from broker_streams.hosts.embedded.tasks import Tasks
 from broker_streams.hosts.embedded.topics import Topics
 from broker_streams.hosts.embedded.writer import Writer
 from broker_streams.hosts.measures import Life, Measures
 from broker_streams.hosts.measures import State as InstanceState
 from broker_streams.hosts.settings import HostSettings
+from broker_streams.hosts.task_timeout import COMMIT, GLOBAL_STORES, INPUTS, MEMBERSHIP, TaskTimeout
 from broker_streams.kernel.errors import StreamsError
 from broker_streams.plan.topology import Source, TopologyError
 from broker_streams.plan.topology import Topology as Plan
@@ -194,7 +195,7 @@ class EmbeddedHost:
                 self.life.enter(InstanceState.NOT_RUNNING)
 
     async def _run(self) -> None:
-        if not await self._is_prepared():
+        if not await connected(self._client, self._timeout, self._stopping) or not await self._is_prepared():
             return
         await self._topics.look()
         followed = []
@@ -289,8 +290,7 @@ class EmbeddedHost:
                 except ClientError as error:
                     if error.failure is Failure.UNSUPPORTED:
                         raise StreamsError(f"{error} ({NO_STREAMS_GROUPS})") from error
-                    # An address at which no broker has ever answered is probably wrong.
-                    if not error.retriable or not self._client.caller.pool.has_connected:
+                    if not error.retriable:
                         raise
                     self._timeout.failed(MEMBERSHIP, error)
                     member.no_answer(action, loop.time())

@@ -16,11 +16,11 @@ from broker_cy.admin.metadata import TopicPartition
 from broker_cy.client.streams_member import Role
 from broker_streams.hosts.embedded.restoring import Restorer, changelog_partitions, deletions_ms
 from broker_streams.hosts.embedded.states import States
-from broker_streams.hosts.embedded.task_timeout import TaskTimeout
 from broker_streams.hosts.measures import TaskMeasures
 from broker_streams.hosts.settings import NO_RESET, HostSettings
 from broker_streams.hosts.starts import Starts
 from broker_streams.hosts.store_measures import StoreMeasures
+from broker_streams.hosts.task_timeout import TaskTimeout
 from broker_streams.kernel.build import build
 from broker_streams.kernel.errors import StreamsError
 from broker_streams.kernel.stores.maps import in_memory

@@ -22,10 +22,10 @@ from broker_cy.client.transaction import GroupMetadata, State, WrongState
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire.records import Record
 from broker_streams.hosts.embedded.refusals import Ended, Lost, Refused, Retried, decide, is_fatal
-from broker_streams.hosts.embedded.task_timeout import COMMIT, TaskTimeout
 from broker_streams.hosts.embedded.unwritten import Part, Place, Unwritten, record_of
 from broker_streams.hosts.results import Results
 from broker_streams.hosts.settings import HostSettings
+from broker_streams.hosts.task_timeout import COMMIT, TaskTimeout
 
 # No other instance has the transactional id: its producer is fenced when its transaction was aborted, and unknown when
 # the coordinator has lost it. An epoch of the member that is not the newest is ILLEGAL_GENERATION in a transaction, and

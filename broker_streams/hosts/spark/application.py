@@ -19,12 +19,14 @@ from broker_cy.client.errors import ClientError
 from broker_streams.hosts.announced import announced
 from broker_streams.hosts.batches import QueryBatches
 from broker_streams.hosts.clients import client_of
+from broker_streams.hosts.connecting import connected
 from broker_streams.hosts.figures import TaskFigures
 from broker_streams.hosts.measures import Life, Measures, State
 from broker_streams.hosts.settings import EXACTLY_ONCE, HostSettings
 from broker_streams.hosts.spark import progress, shipped, worker
 from broker_streams.hosts.spark.query import Query, Superseded
 from broker_streams.hosts.spark.topics import Topics, prepared
+from broker_streams.hosts.task_timeout import TaskTimeout
 from broker_streams.plan.topology import Topology
 from broker_streams.settings import read
 
@@ -104,6 +106,10 @@ class SparkApplication:
             return
         self.life.enter(State.PENDING_SHUTDOWN if error is None else State.PENDING_ERROR, error)
         self.life.enter(State.NOT_RUNNING if error is None else State.ERROR, error)
+
+    async def connected(self, stopping: asyncio.Event) -> bool:
+        """Wait until a broker answers. False: the driver stops first. Raises ClientError."""
+        return await connected(self.client, TaskTimeout(self.settings.task_timeout_ms), stopping)
 
     async def prepared(self) -> Topics:
         """Raises TopologyError, ClientError."""

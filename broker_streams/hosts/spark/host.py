@@ -65,7 +65,9 @@ _DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
 
 
 class SparkHost:
-    """`started` is called in the loop when all queries run for the first time."""
+    """`started` is called in the loop when all queries run for the first time; with `once`, the first of each
+    application.
+    """
 
     def __init__(
         self, applications: Sequence[SparkApplication], *, master: str | None = None, once: bool = False
@@ -134,10 +136,14 @@ class SparkHost:
         """Raises StreamsError: a task cannot go on. ClientError: the cluster refuses an application, or Spark fails
         again and again.
         """
-        begun = [asyncio.Event() for _ in self._queries]
         if self._once:
-            running = [asyncio.create_task(_watched(each, self._drain(each))) for each in self.applications]
+            begun = [asyncio.Event() for _ in self.applications]
+            running = [
+                asyncio.create_task(_watched(application, self._drain(application, each)))
+                for application, each in zip(self.applications, begun, strict=True)
+            ]
         else:
+            begun = [asyncio.Event() for _ in self._queries]
             pairs = [(each, query) for each in self.applications for query in each.queries]
             running = [
                 asyncio.create_task(_watched(application, self._keep(application, query, each)))
@@ -159,19 +165,23 @@ class SparkHost:
 
     async def _keep(self, application: SparkApplication, query: Query, begun: asyncio.Event) -> None:
         """Run a query until the host stops. Raises StreamsError, ClientError, ValueError."""
+        if not await application.connected(self._stopping):
+            return
         while not self._stopping.is_set():
             await self._attempts(application, query, begun)
         await _settled(query)
 
-    async def _drain(self, application: SparkApplication) -> None:
+    async def _drain(self, application: SparkApplication, begun: asyncio.Event) -> None:
         """Run the queries one after the other until nothing is left of what the topics had at the start. Raises as
         `_keep`.
         """
+        if not await application.connected(self._stopping):
+            return
         before = -1
         while before != (before := sum(query.figures.batches for query in application.queries)):
             for query in application.queries:
                 if not self._stopping.is_set():
-                    await self._attempts(application, query, asyncio.Event())
+                    await self._attempts(application, query, begun)
             # The next round sees all that this one has committed.
             for query in application.queries:
                 await query.settle()

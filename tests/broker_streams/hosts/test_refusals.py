@@ -18,10 +18,10 @@ from broker_cy.client.transaction import GroupMetadata, State, WrongState
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire.record import Record
 from broker_streams.hosts.embedded.refusals import Retried
-from broker_streams.hosts.embedded.task_timeout import COMMIT, TaskTimeout
 from broker_streams.hosts.embedded.writer import Offsets, Writer
 from broker_streams.hosts.results import Results
 from broker_streams.hosts.settings import HostSettings
+from broker_streams.hosts.task_timeout import COMMIT, TaskTimeout
 from broker_streams.kernel.errors import ErrorContext, RefusedRecord, Response, Result, StreamsError
 
 LARGE = 5_000

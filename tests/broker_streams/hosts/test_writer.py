@@ -14,10 +14,10 @@ from broker_cy.admin.produce import Appended, Producer
 from broker_cy.client.transaction import GroupMetadata, WrongState
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire.record import Record
-from broker_streams.hosts.embedded.task_timeout import TaskTimeout
 from broker_streams.hosts.embedded.writer import Fenced, Offsets, Writer
 from broker_streams.hosts.results import Results
 from broker_streams.hosts.settings import HostSettings
+from broker_streams.hosts.task_timeout import TaskTimeout
 
 
 class Failing(Producer):

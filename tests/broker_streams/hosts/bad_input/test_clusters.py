@@ -16,8 +16,8 @@ from broker_cy.client.security import security_of
 from broker_cy.security.acls import Binding, Operation, PatternType, Permission, ResourceType
 from broker_streams import StreamsError
 from broker_streams.hosts.embedded.host import EmbeddedHost
-from broker_streams.hosts.embedded.task_timeout import INPUTS
 from broker_streams.hosts.measures import State
+from broker_streams.hosts.task_timeout import INPUTS
 from tests.broker_streams.brokers import SETTINGS
 from tests.broker_streams.hosts.bad_input.ending import ends, passed_on, run
 from tests.broker_streams.hosts.test_embedded import (

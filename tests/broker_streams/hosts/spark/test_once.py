@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +42,10 @@ def test_once_processes_what_the_topics_have_and_ends(tmp_path: Path) -> None:
             for first in (0, RECORDS):
                 await write(client, first, RECORDS)
                 state = ["-X", f"state.dir={tmp_path / 'state'}"]
-                await asyncio.to_thread(run, [*command, *state], timeout_s=WAIT_S)
+                done = await asyncio.to_thread(run, [*command, *state], timeout_s=WAIT_S)
+                begun, ended = done.stdout.decode().splitlines()
+                assert begun == "broker-streams: runs counts on Spark (exactly_once_v2)"
+                assert re.fullmatch(r"broker-streams: counts has processed \d+ records in \d+ batch(es)?", ended)
                 written = first + RECORDS
                 expected = {f"w{key}": list(range(1, len(range(key, written, KEYS)) + 1)) for key in range(KEYS)}
                 assert await counts(client) == expected
