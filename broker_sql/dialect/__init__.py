@@ -1,3 +1,22 @@
-"""Texts into statements and expressions, and back: a dialect of sqlglot that speaks ksqlDB's SQL."""
+"""Texts into statements and expressions, and back: ksqlDB's SQL on sqlglot.
+
+parse(text, variables)     statements (`broker_sql.statements`)
+parse_expression(text)     a node of sqlglot or of `nodes`
+parse_type(text)           a type of columns
+tokens(text)               for editors
+"""
 
 from __future__ import annotations
+
+from sqlglot.tokens import SQLGLOTC_INSTALLED
+
+if SQLGLOTC_INSTALLED:
+    raise ImportError(
+        "broker_sql extends classes of sqlglot, which the compiled package does not allow: pip uninstall sqlglotc"
+    )
+
+from broker_sql.dialect.parser import parse, parse_each, parse_expression, parse_type
+from broker_sql.dialect.tokenizer import Kind, Token
+from broker_sql.dialect.tokenizer import tokenize as tokens
+
+__all__ = ["Kind", "Token", "parse", "parse_each", "parse_expression", "parse_type", "tokens"]
