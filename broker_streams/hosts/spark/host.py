@@ -27,6 +27,7 @@ from broker_cy.client.errors import ClientError, Failure
 from broker_streams.hosts.spark.application import BATCHES_MAX, ROWS_MAX, SparkApplication, batches_at_a_time
 from broker_streams.hosts.spark.query import Query
 from broker_streams.hosts.spark.rounds import Rounds
+from broker_streams.hosts.spark.scratch import Scratch, delete_left
 from broker_streams.kernel.errors import StreamsError
 
 if TYPE_CHECKING:
@@ -89,9 +90,11 @@ class SparkHost:
         self._spark: SparkSession | None = None
         self._stopping, self._starting = asyncio.Event(), asyncio.Lock()
         self._threads = ThreadPoolExecutor(len(self._queries) + 4, "streams-query")
-        self._directory = Path(tempfile.mkdtemp(prefix="broker-streams-"))
         checkpoints = MEMORY_FILES if MEMORY_FILES.is_dir() else None
-        self._checkpoints = Path(tempfile.mkdtemp(prefix="broker-streams-", dir=checkpoints))
+        for each in (None, checkpoints):
+            for left in delete_left(each):
+                _LOG.warning("%s was deleted: its driver is gone", left)
+        self._sent, self._checkpoints = Scratch(), Scratch(checkpoints)
 
     def start(self, show: Callable[[str], None] = _LOG.info, *, verbose: bool = False) -> None:
         """Start Spark, which takes seconds. Raises SetUpError."""
@@ -123,7 +126,7 @@ class SparkHost:
             self._delete()
             raise
         for each in self.applications:
-            path = self._directory / each.file_name
+            path = self._sent.path / each.file_name
             path.write_bytes(each.data)
             spark.sparkContext.addFile(str(path))
         self._spark = spark
@@ -217,7 +220,7 @@ class SparkHost:
         """Run a query until it fails; returns why. None: it has ended, or the host stops."""
         loop, threads = asyncio.get_running_loop(), self._threads
         assert self._spark is not None
-        checkpoint = Path(tempfile.mkdtemp(prefix=f"{query.name}-", dir=self._checkpoints))
+        checkpoint = Path(tempfile.mkdtemp(prefix=f"{query.name}-", dir=self._checkpoints.path))
         rounds = Rounds(
             self._spark,
             query,
@@ -271,8 +274,8 @@ class SparkHost:
         self._delete()
 
     def _delete(self) -> None:
-        for directory in (self._directory, self._checkpoints):
-            shutil.rmtree(directory, ignore_errors=True)
+        self._sent.close()
+        self._checkpoints.close()
 
 
 async def _watched(application: SparkApplication, running: Awaitable[None]) -> None:
