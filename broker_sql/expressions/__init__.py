@@ -6,7 +6,7 @@
     predicate(node, scope)      a condition, which is False where it is NULL or fails
     cast, coerce, implicit      values and types without an expression
 
-Layers, from below: `casts` and `literals` (values), `common` and `rules` (types), `resolve` (nodes to trees with types),
+Layers from below: `casts`, `literals` (values), `common`, `rules` (types), `resolve` (nodes to trees with types),
 `source` (trees to Python), `compiled`. Values of each type in Python: docs/sql.md, "Types".
 """
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlglot import exp
@@ -394,7 +395,8 @@ def _cast(node: nodes.CastTo, scope: Scope) -> Tree:
             casts.caster(operand.kind, node.to)
         except AnalysisError as error:
             raise AnalysisError(error.message, location(node)) from None
-    return converted(operand, node.to)
+    found = converted(operand, node.to)
+    return replace(found, node=node) if isinstance(found, tree.Convert) else found
 
 
 def _make_array(node: nodes.CreateArray, scope: Scope) -> Tree:
