@@ -16,7 +16,8 @@ if SQLGLOTC_INSTALLED:
     )
 
 from broker_sql.dialect.parser import parse, parse_each, parse_expression, parse_type
+from broker_sql.dialect.printer import to_text
 from broker_sql.dialect.tokenizer import Kind, Token
 from broker_sql.dialect.tokenizer import tokenize as tokens
 
-__all__ = ["Kind", "Token", "parse", "parse_each", "parse_expression", "parse_type", "tokens"]
+__all__ = ["Kind", "Token", "parse", "parse_each", "parse_expression", "parse_type", "to_text", "tokens"]

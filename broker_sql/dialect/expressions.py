@@ -34,6 +34,8 @@ _OPERATORS: dict[str, tuple[type[exp.Expr], int]] = {
 }
 MAX_OPERATORS = 128  # in a row: the tree is as deep
 
+# Functions that take a unit of time first: `TIMESTAMPADD(SECONDS, 5, t)`. Elsewhere SECONDS is a column.
+UNIT_FUNCTIONS = frozenset({"TIMESTAMPADD", "TIMESTAMPSUB", "DATEADD", "DATESUB", "TIMEADD", "TIMESUB"})
 UNIT_WORDS = {unit + plural: unit for unit in UNITS_MS for plural in ("", "S")}
 
 
@@ -256,17 +258,26 @@ def _call(cursor: Cursor) -> exp.Expr:
         cursor.advance()
         arguments: list[exp.Expr] = [at(exp.Star(), place)]
     else:
-        arguments = listed(cursor, _argument)
+        first = _unit(cursor) if name in UNIT_FUNCTIONS else None
+        arguments = [first] if first else [_argument(cursor)]
+        while cursor.accept_symbol(","):
+            arguments.append(_argument(cursor))
     cursor.expect_symbol(")")
     return exp.Anonymous(this=name, expressions=arguments)
 
 
-def _argument(cursor: Cursor) -> exp.Expr:
-    """Parse an argument: a lambda, a unit of time (exp.Var: `TIMESTAMPADD(SECONDS, ...)`), or an expression."""
+def _unit(cursor: Cursor) -> exp.Expr | None:
+    """Take a unit of time, as exp.Var."""
     token, place = cursor.token, cursor.location
-    if token.upper in UNIT_WORDS and cursor.ahead(1).text in (",", ")"):
-        cursor.advance()
-        return at(exp.Var(this=token.upper), place)
+    if token.upper not in UNIT_WORDS or cursor.ahead(1).text != ",":
+        return None
+    cursor.advance()
+    return at(exp.Var(this=token.upper), place)
+
+
+def _argument(cursor: Cursor) -> exp.Expr:
+    """Parse an argument: a lambda or an expression."""
+    place = cursor.location
     parameters = _parameters(cursor)
     if parameters is None:
         return condition(cursor)
