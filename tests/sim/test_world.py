@@ -297,7 +297,7 @@ def is_replayed(seed: int, count: int, profile: str) -> None:
     assert first == again
 
 
-@pytest.mark.parametrize("garbage", [pytest.param(0, marks=pytest.mark.full), 30])
+@pytest.mark.parametrize("garbage", [pytest.param(0, marks=pytest.mark.full), by_tier(300, 30)])
 def test_seeds_of_a_cluster_are_replayed_exactly(garbage: int) -> None:
     """The same, for messages between nodes, and for orders that depend on object addresses."""
     first = digests(1, FIRST_SEED, CLUSTER_TWICE, CLUSTER)
