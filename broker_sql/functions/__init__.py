@@ -17,12 +17,12 @@ from broker_sql.functions.calls import (
     ArgumentType,
     Environment,
     LambdaShape,
-    LambdaType,
     ScalarCall,
     TableCall,
 )
 from broker_sql.functions.registry import ArgumentInfo, FunctionInfo, FunctionRegistry, SignatureInfo
 from broker_sql.functions.standard import standard
+from broker_sql.types import LambdaType
 
 __all__ = [
     "INTERVAL_UNIT",

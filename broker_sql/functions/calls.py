@@ -63,8 +63,8 @@ class TableCall:
 class Aggregate:
     """An aggregation of the first `columns` arguments of the call; the other arguments are constants in it.
 
-    `add(value, state)` returns the new state and may change the old one, as may `undo` and `merge(state, other)`, in
-    which the records of `other` are the later ones. `value` is the argument, or a tuple if `multiple`. States have the
+    `add(value, state)` returns the new state, as do `undo` and `merge(state, other)`, in which the session of `other`
+    is the later one; none of them changes a state. `value` is the argument, or a tuple if `multiple`. States have the
     type `intermediate`, so that they can be stored. `undo` is None if records cannot be taken back: the function is
     not for tables."""
 

@@ -147,13 +147,13 @@ class Category:
         self.functions.append(made)
         return made
 
-    def scalar(self, name: str, description: str, **arguments: str) -> Function:
+    def scalar(self, name: str, description: str, /, **arguments: str) -> Function:
         return self._add(name, "SCALAR", description, arguments)
 
-    def aggregate(self, name: str, description: str, **arguments: str) -> Function:
+    def aggregate(self, name: str, description: str, /, **arguments: str) -> Function:
         return self._add(name, "AGGREGATE", description, arguments)
 
-    def table(self, name: str, description: str, **arguments: str) -> Function:
+    def table(self, name: str, description: str, /, **arguments: str) -> Function:
         return self._add(name, "TABLE", description, arguments)
 
 

@@ -12,15 +12,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker_sql.functions.calls import INTERVAL_UNIT, ArgumentType, IntervalUnitType, LambdaShape, LambdaType
+from broker_sql.functions.calls import ArgumentType
 from broker_sql.types import (
     BIGINT,
     DOUBLE,
     INTEGER,
+    INTERVAL_UNIT,
     MAX_PRECISION,
     PRIMITIVES,
     Array,
     Decimal,
+    IntervalUnitType,
+    LambdaShape,
+    LambdaType,
     Map,
     Primitive,
     SqlType,
