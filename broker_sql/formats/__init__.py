@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Final
 
+from broker_sql import types
 from broker_sql.errors import AnalysisError
 from broker_sql.formats.kinds import check, kind_of
 from broker_sql.formats.rows import Read, RowSerde, RowShape, Write
-from broker_sql.types import Column
+from broker_sql.types import Column, SqlType
 from broker_streams.serdes import Serde
 
 _ROOMS: Final = {"NONE": "binary", "KAFKA": "binary", "DELIMITED": "delimited", "JSON": "json_text"}
+_REGISTERED: Final = {"AVRO": "avro"}
 
 
 def key_serde(
@@ -28,6 +30,9 @@ def key_serde(
     hold the columns.
     """
     kind = kind_of(format_name)
+    for each in columns:
+        if has_map(each.type):
+            raise AnalysisError(f"key column {each.name}: {each.type} has a map, and keys have none")
     whole = len(columns) == 1 and kind.unwraps_key if unwraps is None else unwraps
     return _serde(format_name, properties, columns, unwraps=whole, is_key=True)
 
@@ -39,6 +44,13 @@ def value_serde(
     whole value (WRAP_SINGLE_VALUE=false). Raises AnalysisError: the format cannot hold the columns.
     """
     return _serde(format_name, properties, columns, unwraps=unwraps, is_key=False)
+
+
+def has_map(kind: SqlType) -> bool:
+    """Return whether a type is, or contains, a map: equal maps may have different bytes."""
+    if isinstance(kind, types.Struct):
+        return any(has_map(inner) for _, inner in kind.fields)
+    return isinstance(kind, types.Map) or (isinstance(kind, types.Array) and has_map(kind.element))
 
 
 def _serde(
@@ -58,6 +70,9 @@ def _serde(
         unwraps,
         is_key,
     )
+    if kind.name in _REGISTERED:
+        registered: Serde = import_module(f"broker_sql.formats.{_REGISTERED[kind.name]}").make(shape)
+        return registered
     if kind.name not in _ROOMS:
         raise AnalysisError(f"format {kind.name} is not supported yet")
     make: Callable[[RowShape], tuple[Write, Read]] = import_module(f"broker_sql.formats.{_ROOMS[kind.name]}").make

@@ -21,7 +21,7 @@ import orjson
 
 from broker_cy.core.java_numbers import double_text
 from broker_sql import types
-from broker_sql.errors import AnalysisError
+from broker_sql.formats.connect import check_map_keys
 from broker_sql.formats.numbers import checked_time, fitted, parsed_bytes, parsed_double, parsed_int, parsed_long
 from broker_sql.formats.rows import Read, Row, RowShape, Write, checked_count
 from broker_sql.java_format import parse_decimal, wrap_bigint, wrap_integer
@@ -67,22 +67,8 @@ def exact(data: bytes) -> Any:
 
 def make(shape: RowShape) -> tuple[Write, Read]:
     """Raises AnalysisError: a map has keys that are no text."""
-    for name, kind in zip(shape.names, shape.types, strict=True):
-        check_maps(name, kind, shape.format)
+    check_map_keys(shape.names, shape.types, shape.format)
     return _writer(shape), _reader(shape)
-
-
-def check_maps(name: str, kind: SqlType, format_name: str) -> None:
-    """Raises AnalysisError."""
-    if isinstance(kind, types.Map):
-        if kind.key != types.STRING:
-            raise AnalysisError(f"column {name}: keys of maps are STRING in {format_name}, and {kind} has {kind.key}")
-        check_maps(name, kind.value, format_name)
-    elif isinstance(kind, types.Array):
-        check_maps(name, kind.element, format_name)
-    elif isinstance(kind, types.Struct):
-        for field, inner in kind.fields:
-            check_maps(f"{name}->{field}", inner, format_name)
 
 
 # ------------------------------------------------------------------------------------------------ from bytes

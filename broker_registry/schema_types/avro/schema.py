@@ -83,7 +83,7 @@ class AvroSchema(ParsedSchema):
 
     # ------------------------------------------------------------------------------------------------ records
 
-    def _library_schema(self, *, has_logical: bool = True) -> Any:
+    def library_schema(self, *, has_logical: bool = True) -> Any:
         """Return the schema for the library; without logical types, values are those of the types below."""
         import fastavro
 
@@ -106,7 +106,7 @@ class AvroSchema(ParsedSchema):
 
     def _read(self, payload: bytes, writer: ParsedSchema, **options: Any) -> Any:
         assert isinstance(writer, AvroSchema)
-        writer._check_bounds(payload)
+        writer.check_bounds(payload)
         try:
             return self._read_by(payload, writer, has_logical=True, **options)
         except Exception as error:
@@ -121,14 +121,14 @@ class AvroSchema(ParsedSchema):
         import fastavro
 
         stream = io.BytesIO(payload)
-        schema = writer._library_schema(has_logical=has_logical)
-        reader = None if writer is self else self._library_schema(has_logical=has_logical)
+        schema = writer.library_schema(has_logical=has_logical)
+        reader = None if writer is self else self.library_schema(has_logical=has_logical)
         found = fastavro.schemaless_reader(stream, schema, reader, **options)
         if stream.tell() != len(payload):
             raise ValueError(f"{len(payload) - stream.tell()} bytes follow the record")
         return found
 
-    def _check_bounds(self, payload: bytes) -> None:
+    def check_bounds(self, payload: bytes) -> None:
         """Raises ValueError."""
         if self._is_bounded is None:
             self._is_bounded = not bounds.needs_check(self.schema)
@@ -142,7 +142,7 @@ class AvroSchema(ParsedSchema):
         value = self._read(payload, writer, return_named_type=True)
         stream = io.BytesIO()
         try:
-            fastavro.schemaless_writer(stream, self._library_schema(), value)
+            fastavro.schemaless_writer(stream, self.library_schema(), value)
         except Exception as error:
             raise ValueError(f"{type(error).__name__}: {error}") from None
         return stream.getvalue()

@@ -166,16 +166,19 @@ class RegistrySerde:
             raise SerdeUnavailable(f"{topic} (subject {subject}): {error}") from None
         except (SerdeError, ValueError) as error:
             raise SerdeError(f"{topic} (subject {subject}): {error}") from None
-        assert isinstance(known.name, int)
-        header = id_header(known.name)
+        return self._framed(topic, known.name, payload, f"subject {subject}")
+
+    @staticmethod
+    def _framed(topic: str, name: int | UUID, payload: Encode, place: str) -> Encode:
+        """A writer of values with the id in front. `place` is where the schema is from, for errors."""
+        assert isinstance(name, int)
+        header = id_header(name)
 
         def encode(value: Any) -> bytes:
             try:
                 return header + payload(value)
             except Exception as error:
-                raise SerdeError(
-                    f"{topic}: {shown(value)} does not fit schema {known.name} (subject {subject}): {error}"
-                ) from None
+                raise SerdeError(f"{topic}: {shown(value)} does not fit schema {name} ({place}): {error}") from None
 
         return encode
 
