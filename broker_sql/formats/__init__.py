@@ -1,7 +1,9 @@
 """Formats of keys and values: rows as bytes.
 
 kinds        the formats, their settings and features        rows        serdes of rows
+registered   serdes of rows with a schema registry            connect     its types, and SQL's by them
 binary       KAFKA, NONE       delimited    DELIMITED         json_text   JSON
+avro         AVRO              json_schema  JSON_SR           protobuf    PROTOBUF, PROTOBUF_NOSR
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from broker_sql.types import Column, SqlType
 from broker_streams.serdes import Serde
 
 _ROOMS: Final = {"NONE": "binary", "KAFKA": "binary", "DELIMITED": "delimited", "JSON": "json_text"}
-_REGISTERED: Final = {"AVRO": "avro"}
+_REGISTERED: Final = {"AVRO": "avro", "JSON_SR": "json_schema", "PROTOBUF": "protobuf"}
 
 
 def key_serde(
@@ -73,7 +75,9 @@ def _serde(
     if kind.name in _REGISTERED:
         registered: Serde = import_module(f"broker_sql.formats.{_REGISTERED[kind.name]}").make(shape)
         return registered
-    if kind.name not in _ROOMS:
-        raise AnalysisError(f"format {kind.name} is not supported yet")
+    if kind.name == "PROTOBUF_NOSR":
+        from broker_sql.formats.protobuf import make_without_registry
+
+        return RowSerde(shape, make_without_registry)
     make: Callable[[RowShape], tuple[Write, Read]] = import_module(f"broker_sql.formats.{_ROOMS[kind.name]}").make
     return RowSerde(shape, make)

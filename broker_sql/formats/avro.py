@@ -247,12 +247,12 @@ def _branch_name(schema: Any) -> str:
 # ------------------------------------------------------------------------------------------------ values
 
 
-def _unscaled(data: bytes, scale: int) -> Decimal:
+def unscaled(data: bytes, scale: int) -> Decimal:
     number = int.from_bytes(data, "big", signed=True)
     return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
 
 
-def _decimal_bytes(value: Decimal, scale: int) -> bytes:
+def decimal_bytes(value: Decimal, scale: int) -> bytes:
     sign, digits, exponent = value.as_tuple()
     if exponent != -scale:
         raise ValueError(f"{value} does not have {scale} digits after the point")
@@ -264,7 +264,7 @@ def _decimal_bytes(value: Decimal, scale: int) -> bytes:
 def from_library(shape: Shape) -> Convert | None:
     """Return the function from the library's value to a value of a shape; None: they are the same."""
     if shape.name == DECIMAL:
-        return lambda data: _unscaled(data, shape.scale)
+        return lambda data: unscaled(data, shape.scale)
     if shape.base is Base.ARRAY:
         assert shape.element is not None
         inner = from_library(shape.element)
@@ -342,7 +342,7 @@ def to_library(shape: Shape, schema: Any) -> Convert | None:
         others = [each for each in schema if each != "null"]
         return to_library(shape, others[0]) if len(others) == 1 else None
     if shape.name == DECIMAL:
-        return lambda value: _decimal_bytes(value, shape.scale)
+        return lambda value: decimal_bytes(value, shape.scale)
     if shape.base is Base.ARRAY:
         assert shape.element is not None
         inner = to_library(shape.element, schema["items"])

@@ -65,6 +65,14 @@ def exact(data: bytes) -> Any:
         raise ValueError("it is nested too deep") from None
 
 
+def read_once(data: bytes) -> Any:
+    """Return the value of a text of JSON with the numbers that orjson reads. Raises ValueError."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return exact(data)
+
+
 def make(shape: RowShape) -> tuple[Write, Read]:
     """Raises AnalysisError: a map has keys that are no text."""
     check_map_keys(shape.names, shape.types, shape.format)

@@ -86,7 +86,11 @@ class RegisteredSerde(RegistrySerde):
             return super()._encoder(topic, value)
         known = self._bound().schema(self._schema_id)
         self._checked(known.parsed, f"schema {self._schema_id}")
-        return self._framed(topic, known.name, self._payload(known.parsed), f"schema id {self._schema_id}")
+        try:
+            payload = self._payload(known.parsed)
+        except ValueError as error:
+            raise SerdeError(f"{topic}: {error}") from None
+        return self._framed(topic, known.name, payload, f"schema id {self._schema_id}")
 
     def _payload(self, parsed: ParsedSchema) -> Encode:
         shape = self.shape if self._schema_id is None else self.shape_of(parsed)
