@@ -38,6 +38,9 @@ class StreamJoined:
 
     `name` is that of the processors, `store` that of the stores, each with a suffix for its part. `this_store` and
     `other_store` are window stores of the user, which keep duplicates, and have the size and retention of the windows.
+
+    `eager`: a left or outer join passes a record without a partner on at once, and again with each partner that comes
+    later, as Kafka does after the deprecated JoinWindows.of. Otherwise such a record waits until its window is over.
     """
 
     with_key: bool = False
@@ -52,6 +55,7 @@ class StreamJoined:
     in_memory: bool | None = None
     logging: bool = True
     topic_config: Mapping[str, str] = field(default_factory=dict)
+    eager: bool = False
 
     def __post_init__(self) -> None:
         """Raises ValueError: options exclude each other."""
@@ -145,7 +149,8 @@ class _StreamJoin:
             ),
         )
         # The number of the call is the part of the name that all stores without a name have.
-        self._outer_store = self._shared_store(generated.rpartition("-")[2]) if self._is_left else None
+        waits = self._is_left and not options.eager
+        self._outer_store = self._shared_store(generated.rpartition("-")[2]) if waits else None
 
     def _window_store(self, given: Store | None, named: str | None, generated: str, value_serde: Any) -> Store:
         """Raises ValueError: the store of the user does not fit the windows."""

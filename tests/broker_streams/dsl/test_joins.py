@@ -213,3 +213,17 @@ def test_the_changelog_of_a_join_has_headers() -> None:
         assert [(each[0], each[-1]) for each in driver.produced] == [
             ("app-KSTREAM-JOINTHIS-0000000004-store-changelog", headers)
         ]
+
+
+def test_an_eager_join_passes_a_record_without_partner_at_once_and_again_with_one() -> None:
+    builder, a, b = two_streams()
+    a.outer_join(b, joined, WINDOWS, eager=True, key=STRING, value=STRING, other_value=STRING).to("out")
+    topology = builder.build()
+    assert all(store.kind is StoreKind.WINDOW for store in topology.plan.stores)
+    with TopologyTestDriver(topology, {"default.value.serde": STRING}) as driver:
+        left, right = (driver.create_input_topic(name, key=STRING, value=STRING) for name in "ab")
+        left.pipe_input("k", "1", 0)
+        right.pipe_input("k", "2", 5)
+        right.pipe_input("other", "3", 6)
+        found = driver.create_output_topic("out", key=STRING, value=STRING).read_key_values()
+    assert [(each.key, each.value) for each in found] == [("k", "1+None"), ("k", "1+2"), ("other", "None+3")]
