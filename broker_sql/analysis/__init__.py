@@ -1,0 +1,1 @@
+"""Statements checked against the catalog: names, types, keys, windows, properties. Nothing here runs."""

@@ -1,0 +1,58 @@
+"""Serdes of the topics and stores of a plan: rows in the formats of their sources and sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from broker_sql import formats
+from broker_sql.analysis.names import Layout
+from broker_sql.analysis.settings import Settings
+from broker_sql.catalog import Format, KeyWindow, SourceInfo
+from broker_sql.statements import WindowKind
+from broker_sql.types import Column, Kind
+from broker_streams.serdes import Serde
+from broker_streams.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
+
+# Formats for one column, or none. Rows of several columns are JSON in the topics of a query.
+_NARROW: Final = frozenset({"KAFKA", "NONE"})
+# Settings of a format that say how rows are written, whatever the columns are.
+_OF_ROWS: Final = frozenset({"delimiter", "nullableRepresentation"})
+
+
+def key_serde(
+    key_format: Format, columns: Sequence[Column], window: KeyWindow | None, settings: Settings, topic: str
+) -> Any:
+    """The serde of keys, in windows if there are any."""
+    inner = formats.key_serde(key_format.name, key_format.properties, columns)
+    return in_windows(inner, window)
+
+
+def in_windows(inner: Serde, window: KeyWindow | None) -> Any:
+    if window is None:
+        return inner
+    if window.kind is WindowKind.SESSION:
+        return SessionWindowedSerde(inner)
+    return TimeWindowedSerde(inner, window.size_ms)
+
+
+def source_key_serde(source: SourceInfo, settings: Settings) -> Any:
+    return key_serde(source.key_format, source.schema.key, source.window, settings, source.topic)
+
+
+def source_value_serde(source: SourceInfo, settings: Settings) -> Any:
+    return formats.value_serde(
+        source.value_format.name,
+        source.value_format.properties,
+        source.schema.value,
+        unwraps=source.wrap_value is False,
+    )
+
+
+def row_serde(value_format: Format, layout: Layout, settings: Settings, topic: str) -> Any:
+    """The serde of rows within a query: in repartition topics, and in stores with their changelogs."""
+    kept = Format(value_format.name, {name: text for name, text in value_format.properties.items() if name in _OF_ROWS})
+    if kept.name in _NARROW:
+        kept = Format("JSON")
+    columns = tuple(Column(name, kind, Kind.VALUE) for name, kind in layout.columns)
+    return formats.value_serde(kept.name, kept.properties, columns, unwraps=False)
