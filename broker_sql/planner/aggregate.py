@@ -1,0 +1,283 @@
+"""GROUP BY with aggregates, in windows or without, HAVING.
+
+The state of a group is a row: the columns that the query keeps, and the state of each aggregate function. It is in the
+format of the source's values, so that its changelog can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker_sql.analysis import serdes
+from broker_sql.analysis.aggregates import AggregateCall, Aggregation
+from broker_sql.analysis.names import Layout
+from broker_sql.analysis.trees import is_column
+from broker_sql.analysis.typed import type_of
+from broker_sql.catalog import Format, KeyWindow
+from broker_sql.errors import AnalysisError
+from broker_sql.planner.rows import filtered
+from broker_sql.planner.stage import Row, Stage, key_columns, row_of
+from broker_sql.statements import Emit, Query, Window, WindowKind
+from broker_sql.types import Array, Map, SqlType, Struct
+from broker_streams.dsl.materialized import Materialized
+from broker_streams.plan.windows import EmitStrategy, SessionWindows, TimeWindows
+from broker_streams.records import Windowed
+
+_DEFAULT_GRACE_MS: Final = 86_400_000
+_STORE: Final = "Aggregate-Aggregate-Materialize"
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """Rows for aggregation: kept columns, then the arguments of the calls one after the other."""
+
+    kept: int
+    arguments: tuple[tuple[int, int], ...]  # (begin, end) in the row, for each call
+
+
+def aggregated(
+    stage: Stage, aggregation: Aggregation, query: Query, key_format: Format, window: KeyWindow | None
+) -> Stage:
+    return _Aggregate(stage, aggregation, query, key_format, window).stage()
+
+
+class _Aggregate:
+    def __init__(
+        self, stage: Stage, aggregation: Aggregation, query: Query, key_format: Format, window: KeyWindow | None
+    ) -> None:
+        self._source, self._aggregation, self._query = stage, aggregation, query
+        self._window = window
+        self._context = stage.context
+        self._settings = stage.context.settings
+        types = [type_of(each, stage.layout, self._settings) for each in aggregation.groups]
+        named = [
+            (_name(each, at), kind)
+            for at, (each, kind) in enumerate(zip(aggregation.groups, types, strict=True))
+            if kind
+        ]
+        self._key = key_columns(named)
+        self._key_format = key_format
+        self._calls = tuple(_Call(each.aggregate, each.aggregate.multiple) for each in aggregation.calls)
+
+    def stage(self) -> Stage:
+        grouped = self._grouped()
+        state = self._state_layout()
+        store = self._store(state)
+        if self._source.is_table:
+            table = grouped.aggregate(self._initial, self._add, self._undo, materialized=store)
+        elif self._query.window is None:
+            table = grouped.aggregate(self._initial, self._add, materialized=store)
+        else:
+            table = self._windowed(grouped, self._query.window, store)
+        kept = len(self._aggregation.kept)
+        results = tuple(each.aggregate.result for each in self._calls)
+
+        def output(row: Row | None) -> Row | None:
+            if row is None:
+                return None
+            return (*row[:kept], *(result(each) for result, each in zip(results, row[kept:], strict=True)))
+
+        table = table.map_values(output, name="Aggregate-Aggregate-ToOutputSchema")
+        if self._query.window is not None:
+            table = table.map_values(_with_bounds, with_key=True, name="Aggregate-Aggregate-WindowSelect")
+        found = Stage(
+            table,
+            self._aggregation.layout,
+            self._key,
+            self._key_format,
+            self._source.value_format,
+            self._window,
+            context=self._context,
+        )
+        if self._aggregation.having is not None:
+            found = filtered(found, self._aggregation.having, "Aggregate-HavingFilter")
+        return found
+
+    # Rows of groups.
+
+    def _prepare(self) -> tuple[Stage, _Prepared]:
+        source, aggregation = self._source, self._aggregation
+        indexes = [source.layout.index[name] for name, _ in aggregation.kept]
+        calls: list[Callable[[Row], Any]] = [_getter(at) for at in indexes]
+        columns = list(aggregation.kept)
+        spans = []
+        for each in aggregation.calls:
+            begin = len(calls)
+            for node, kind in zip(each.arguments, _argument_types(each, source, self._settings), strict=True):
+                columns.append((f"KSQL_INTERNAL_COL_{len(calls)}", kind))
+                calls.append(source.evaluator(node))
+            spans.append((begin, len(calls)))
+        make = row_of(calls)
+
+        def prepare(row: Row | None) -> Row | None:
+            return None if row is None else make(row)
+
+        flow = source.flow.map_values(prepare, name="Aggregate-Prepare")
+        prepared = _Prepared(len(aggregation.kept), tuple(spans))
+        return source.to(flow, layout=Layout(tuple(columns))), prepared
+
+    def _grouped(self) -> Any:
+        prepared, self._prepared = self._prepare()
+        key_serde = serdes.key_serde(self._key_format, self._key, None, self._settings, "")
+        value_serde = prepared.row_serde()
+        if self._groups_by_key():
+            return prepared.stream.group_by_key(key=key_serde, value=value_serde, name="Aggregate-GroupBy")
+        make = prepared.row_maker(self._aggregation.groups)
+
+        def group(row: Row) -> Row | None:
+            found = make(row)
+            return None if None in found else found
+
+        flow = prepared.flow.filter(lambda key, row: row is not None)
+        if prepared.is_table:
+            return flow.group_by(
+                lambda key, row: (group(row), row), key=key_serde, value=value_serde, name="Aggregate-GroupBy"
+            )
+        return flow.group_by(lambda key, row: group(row), key=key_serde, value=value_serde, name="Aggregate-GroupBy")
+
+    def _groups_by_key(self) -> bool:
+        """The groups are the keys that records have already."""
+        source = self._source
+        if source.is_table or source.window is not None or source.key_format != self._key_format:
+            return False
+        names = [each.name for each in self._aggregation.groups if is_column(each)]
+        return len(names) == len(self._aggregation.groups) and names == [each.name for each in source.key]
+
+    # The state.
+
+    def _state_layout(self) -> Layout:
+        states = [(each.name, each.aggregate.intermediate) for each in self._aggregation.calls]
+        return Layout((*self._aggregation.kept, *states))
+
+    def _store(self, layout: Layout) -> Materialized:
+        try:
+            value_serde = serdes.row_serde(self._source.value_format, layout, self._settings, "")
+        except AnalysisError as error:
+            raise AnalysisError(
+                f"the state of an aggregate function does not fit the value format of the source: {error.message}",
+                self._query.location,
+            ) from None
+        key_serde = serdes.key_serde(self._key_format, self._key, None, self._settings, "")
+        retention = self._query.window.retention if self._query.window is not None else None
+        return Materialized(
+            _STORE, key=key_serde, value=value_serde, retention=None if retention is None else retention.ms
+        )
+
+    def _initial(self) -> Row:
+        return (
+            *(None for _ in range(len(self._aggregation.kept))),
+            *(each.aggregate.initialize() for each in self._calls),
+        )
+
+    def _add(self, key: Any, row: Row, state: Row) -> Row:
+        prepared = self._prepared
+        kept = prepared.kept
+        states = zip(self._calls, prepared.arguments, state[kept:], strict=True)
+        return (*row[:kept], *(call.add(row, span, each) for call, span, each in states))
+
+    def _undo(self, key: Any, row: Row, state: Row) -> Row:
+        prepared = self._prepared
+        kept = prepared.kept
+        states = zip(self._calls, prepared.arguments, state[kept:], strict=True)
+        return (*row[:kept], *(call.undo(row, span, each) for call, span, each in states))
+
+    def _merge(self, key: Any, one: Row, other: Row) -> Row:
+        kept = self._prepared.kept
+        # The state of a session that was only just begun has no columns yet.
+        columns = [b if b is not None else a for a, b in zip(one[:kept], other[:kept], strict=True)]
+        states = zip(self._calls, one[kept:], other[kept:], strict=True)
+        return (*columns, *(call.merge(a, b) for call, a, b in states))
+
+    # Windows.
+
+    def _windowed(self, grouped: Any, window: Window, store: Materialized) -> Any:
+        is_final = self._query.emit is Emit.FINAL
+        grace_ms = _grace_ms(window, is_final)
+        if window.kind is WindowKind.SESSION:
+            sessions = grouped.windowed_by(SessionWindows(window.size.ms, grace_ms))
+            if is_final:
+                sessions = sessions.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+            return sessions.aggregate(self._initial, self._add, self._merge, materialized=store)
+        advance = window.advance or window.size
+        windows = grouped.windowed_by(TimeWindows(window.size.ms, advance.ms, grace_ms))
+        if is_final:
+            windows = windows.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+        return windows.aggregate(self._initial, self._add, materialized=store)
+
+
+def _grace_ms(window: Window, is_final: bool) -> int:
+    """Without GRACE PERIOD, late records are taken for a day after the begin of their window; EMIT FINAL takes none."""
+    if window.grace is not None:
+        return window.grace.ms
+    return 0 if is_final else max(0, _DEFAULT_GRACE_MS - window.size.ms)
+
+
+class _Call:
+    """An aggregate function over parts of rows. States in a row never change: they may be in a store's cache."""
+
+    def __init__(self, aggregate: Any, is_multiple: bool) -> None:
+        self.aggregate = aggregate
+        self._is_multiple = is_multiple
+        self._copied = _copier(aggregate.intermediate)
+
+    def _value(self, row: Row, span: tuple[int, int]) -> Any:
+        begin, end = span
+        return row[begin:end] if self._is_multiple else row[begin] if end > begin else True
+
+    def add(self, row: Row, span: tuple[int, int], state: Any) -> Any:
+        return self.aggregate.add(self._value(row, span), self._copied(state))
+
+    def undo(self, row: Row, span: tuple[int, int], state: Any) -> Any:
+        return self.aggregate.undo(self._value(row, span), self._copied(state))
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return self.aggregate.merge(self._copied(one), self._copied(other))
+
+
+def _copier(kind: SqlType) -> Callable[[Any], Any]:
+    """A function that copies values of a type, as deep as they can change."""
+    match kind:
+        case Array(element):
+            inner = _copier(element)
+            if inner is _same:
+                return lambda value: None if value is None else list(value)
+            return lambda value: None if value is None else [inner(each) for each in value]
+        case Map(_, element):
+            of_values = _copier(element)
+            return lambda value: None if value is None else {name: of_values(each) for name, each in value.items()}
+        case Struct(fields):
+            parts = {name: _copier(each) for name, each in fields}
+            return lambda value: None if value is None else {name: parts[name](each) for name, each in value.items()}
+    return _same
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _getter(at: int) -> Callable[[Row], Any]:
+    return lambda row: row[at]
+
+
+def _argument_types(call: AggregateCall, stage: Stage, settings: Any) -> Sequence[SqlType]:
+    found = []
+    for node, parameter in zip(
+        call.arguments, call.aggregate.parameters or (None,) * len(call.arguments), strict=False
+    ):
+        kind = type_of(node, stage.layout, settings) or parameter
+        if kind is None:
+            raise AnalysisError(
+                f"{call.aggregate.name} of NULL has no type: write CAST(NULL AS STRING), or another type"
+            )
+        found.append(kind)
+    return found
+
+
+def _name(node: Any, at: int) -> str:
+    return str(node.name) if is_column(node) else f"KSQL_COL_{at}"
+
+
+def _with_bounds(key: Windowed, row: Row | None) -> Row | None:
+    return None if row is None else (*row, key.window.start_ms, key.window.end_ms)

@@ -1,0 +1,283 @@
+"""Joins. Each side gets the key that it is joined by; rows of the result have the columns of the left, then the right.
+
+stream-stream   a window of time on both sides; without GRACE PERIOD, rows without a partner are passed on at once
+stream-table    the row of the table at the time of the stream's record
+table-table     both tables have the same primary key
+foreign key     an expression of the left table is the primary key of the right one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from sqlglot import exp
+
+from broker_sql.analysis import serdes
+from broker_sql.analysis.joins import JoinForm, JoinStep
+from broker_sql.analysis.names import Labelled
+from broker_sql.analysis.properties import IN_REGISTRY
+from broker_sql.analysis.query import Analysis
+from broker_sql.analysis.settings import KEY_FORMAT
+from broker_sql.analysis.trees import bare, is_column
+from broker_sql.analysis.typed import type_of
+from broker_sql.catalog import Format
+from broker_sql.dialect.nodes import location
+from broker_sql.errors import AnalysisError
+from broker_sql.planner.source import source_stage
+from broker_sql.planner.stage import PlanContext, Row, Stage, key_columns, no_key_if_null
+from broker_sql.statements import JoinKind
+from broker_sql.types import quoted
+from broker_streams.dsl.materialized import Materialized
+from broker_streams.plan.windows import JoinWindows
+
+_DEFAULT_GRACE_MS: Final = 86_400_000
+
+
+def joined_stage(analysis: Analysis, context: PlanContext) -> Stage:
+    """The joined sources, with the synthetic key as last column if there is one."""
+    kafka = [each.label for each in analysis.sources if each.info.value_format.name == "KAFKA"]
+    if kafka:
+        raise AnalysisError(
+            f"{', '.join(kafka)} has the value format KAFKA, which joins do not support: take JSON, for instance",
+            analysis.query.location,
+        )
+    _check_partitions(analysis, context)
+    return _Joins(analysis, context).stage(len(analysis.joins), "")
+
+
+def _check_partitions(analysis: Analysis, context: PlanContext) -> None:
+    """Raises AnalysisError: records of one key would be in different partitions."""
+    first = analysis.sources[0]
+    partitions = first.info.partitions
+    for step in analysis.joins:
+        if step.form is JoinForm.FOREIGN_KEY:
+            continue
+        if not step.left_has_key or not step.right_has_key:
+            # A side is repartitioned, to as many partitions as its partner has.
+            return
+        others = step.source.info.partitions
+        if partitions is not None and others is not None and partitions != others:
+            raise AnalysisError(
+                f"{quoted(first.label)} has {partitions} partitions and {quoted(step.source.label)} {others}: sources"
+                " that are joined have equally many",
+                location(step.left),
+            )
+
+
+class _Joins:
+    def __init__(self, analysis: Analysis, context: PlanContext) -> None:
+        self._analysis, self._context = analysis, context
+
+    def stage(self, steps: int, prefix: str) -> Stage:
+        """The result of the first `steps` joins. `prefix` is L_ for each join around it."""
+        if steps == 0:
+            return self._source(
+                self._analysis.sources[0], f"KafkaTopic_{prefix[:-2]}Left" if prefix else "KafkaTopic_Left"
+            )
+        return _Join(self._analysis, self._analysis.joins[steps - 1], self._context, prefix, steps, self).stage()
+
+    def left(self, steps: int, prefix: str) -> Stage:
+        if steps == 1:
+            return self._source(self._analysis.sources[0], f"KafkaTopic_{prefix}Left")
+        return self.stage(steps - 1, f"{prefix}L_")
+
+    def right(self, source: Labelled, prefix: str) -> Stage:
+        return self._source(source, f"KafkaTopic_{prefix}Right")
+
+    def _source(self, source: Labelled, name: str) -> Stage:
+        found = source_stage(source, self._context, name)
+        # ksqlDB has a node here that puts the label in front of names, or one for metrics.
+        self._context.count_name("KSTREAM-PEEK-")
+        return found.to(
+            found.flow,
+            layout=found.layout.renamed(f"{source.label}_"),
+            key=key_columns([(f"{source.label}_{each.name}", each.type) for each in found.key]),
+        )
+
+
+class _Join:
+    def __init__(
+        self, analysis: Analysis, step: JoinStep, context: PlanContext, prefix: str, steps: int, joins: _Joins
+    ) -> None:
+        self._analysis, self._step, self._context, self._joins = analysis, step, context, joins
+        self._prefix, self._steps = prefix, steps
+        self._name = f"{prefix}Join"
+        is_last = steps == len(analysis.joins)
+        self._synthetic = analysis.synthetic if is_last else None
+
+    def stage(self) -> Stage:
+        step = self._step
+        if step.form is JoinForm.STREAM_TABLE:
+            right = self._joins.right(step.source, self._prefix)
+            left = self._joins.left(self._steps, self._prefix)
+        else:
+            left = self._joins.left(self._steps, self._prefix)
+            right = self._joins.right(step.source, self._prefix)
+        if step.form is JoinForm.FOREIGN_KEY:
+            if right.key_format.name in IN_REGISTRY:
+                # The bytes of its keys have ids of schemas in them, which may differ.
+                right = self._rekeyed(right, step.right, right.key_format, "Right")
+            return self._foreign_key(left, right)
+        left, right = self._with_keys(left, right)
+        match step.form:
+            case JoinForm.STREAM_STREAM:
+                return self._streams(left, right)
+            case JoinForm.STREAM_TABLE:
+                return self._stream_and_table(left, right)
+        return self._tables(left, right)
+
+    # Keys.
+
+    def _with_keys(self, left: Stage, right: Stage) -> tuple[Stage, Stage]:
+        """Both sides with keys of equal bytes for equal values. Sides that have them already stay as they are."""
+        step = self._step
+        in_registry = {left.key_format.name, right.key_format.name} & IN_REGISTRY
+        left_needs = not step.left_has_key or (left.key_format.name in IN_REGISTRY and self._steps == 1)
+        right_needs = not step.right_has_key or right.key_format.name in IN_REGISTRY
+        wanted = right.key_format if left_needs and not right_needs else left.key_format
+        if wanted.name == "NONE":
+            wanted = Format(self._context.settings.text(KEY_FORMAT, "KAFKA").upper())
+        if not left_needs and left.key_format != wanted:
+            left_needs = True
+        if not right_needs and right.key_format != wanted:
+            right_needs = True
+        if in_registry and self._steps > 1 and wanted != left.key_format:
+            left_needs = True
+        if not left_needs and not right_needs:
+            self._check_equal_windows(left, right)
+        if left_needs:
+            left = self._rekeyed(left, step.left, wanted, "Left")
+        if right_needs:
+            right = self._rekeyed(right, step.right, wanted, "Right")
+        return left, right
+
+    def _rekeyed(self, stage: Stage, node: exp.Expr, key_format: Format, side: str) -> Stage:
+        if stage.window is not None and not self._is_key(stage, node):
+            raise AnalysisError(
+                "a source in windows cannot be repartitioned: join it by its key, with a source of the same key format",
+                location(node),
+            )
+        kind = type_of(node, stage.layout, self._context.settings)
+        assert kind is not None
+        evaluate = stage.evaluator(node)
+        keeps = stage.window is not None
+        name = f"{self._prefix}{side}SourceKeyed"
+        key = key_columns([(node.name if is_column(node) else "ROWKEY", kind)])
+        made = stage.to(None, key=key, key_format=key_format)
+        if not stage.is_table:
+
+            def new_key(key: Any, row: Row | None) -> Any:
+                if keeps:
+                    return key
+                return None if row is None else no_key_if_null((evaluate(row),))
+
+            stream = stage.stream.select_key(new_key, name=f"{name}-SelectKey")
+            return made.to(stream)
+        key_serde, row_serde = made.key_serde(), made.row_serde()
+        # The rows of a table have their key already; only its bytes become others.
+        stream = stage.table.to_stream().select_key(lambda key, row: key, name=f"{name}-SelectKey-Keyed")
+        stream = stream.repartition(name=f"{name}-SelectKey", key=key_serde, value=row_serde)
+        store = Materialized(f"{name}-Materialize", key=key_serde, value=row_serde)
+        return made.to(stream.to_table(name=name, materialized=store))
+
+    def _is_key(self, stage: Stage, node: exp.Expr) -> bool:
+        """Keys in windows whose bytes become others: their values stay."""
+        return is_column(node) and [each.name for each in stage.key] == [bare(node).name]
+
+    def _check_equal_windows(self, left: Stage, right: Stage) -> None:
+        if left.window != right.window:
+            raise AnalysisError(
+                "sources with windows of different kinds or sizes cannot be joined: their keys differ",
+                location(self._step.left),
+            )
+
+    def _result(self, flow: Any, left: Stage, right: Stage) -> Stage:
+        layout = left.layout.with_columns(right.layout.columns)
+        if self._synthetic is not None:
+            layout = layout.with_columns([(self._synthetic, left.key[0].type)])
+        return left.to(flow, layout=layout)
+
+    def _joiner(self, left: Stage, right: Stage) -> Callable[[Any, Row | None, Row | None], Row]:
+        """joiner(key, left, right)."""
+        no_left, no_right = (None,) * len(left.layout.columns), (None,) * len(right.layout.columns)
+        if self._synthetic is None:
+            return lambda key, one, other: (*(no_left if one is None else one), *(no_right if other is None else other))
+        left_key, right_key = left.evaluator(self._step.left), right.evaluator(self._step.right)
+
+        def with_key(key: Any, one: Row | None, other: Row | None) -> Row:
+            value = None
+            if one is not None:
+                value = left_key(one)
+            if value is None and other is not None:
+                value = right_key(other)
+            return (*(no_left if one is None else one), *(no_right if other is None else other), value)
+
+        return with_key
+
+    # Forms.
+
+    def _streams(self, left: Stage, right: Stage) -> Stage:
+        step, within = self._step, self._step.within
+        assert within is not None
+        is_right = step.kind is JoinKind.RIGHT
+        joiner = self._joiner(left, right)
+        before_ms, after_ms = within.before.ms, within.after.ms
+        one, other = (right, left) if is_right else (left, right)
+        if is_right:
+            before_ms, after_ms = after_ms, before_ms
+        grace_ms = max(0, _DEFAULT_GRACE_MS - before_ms - after_ms) if within.grace is None else within.grace.ms
+        options = {
+            "with_key": True,
+            "name": self._name,
+            "key": left.key_serde(),
+            "value": one.row_serde(),
+            "other_value": other.row_serde(),
+            "eager": within.grace is None,
+        }
+        call = (lambda key, a, b: joiner(key, b, a)) if is_right else joiner
+        join = {JoinKind.INNER: "join", JoinKind.FULL: "outer_join"}.get(step.kind, "left_join")
+        windows = JoinWindows(before_ms, after_ms, grace_ms)
+        stream = getattr(one.stream, join)(other.stream, call, windows, **options)
+        return self._result(stream, left, right)
+
+    def _stream_and_table(self, left: Stage, right: Stage) -> Stage:
+        join = left.stream.left_join if self._step.kind is JoinKind.LEFT else left.stream.join
+        stream = join(
+            right.table,
+            self._joiner(left, right),
+            with_key=True,
+            name=self._name,
+            key=left.key_serde(),
+            value=left.row_serde(),
+        )
+        return self._result(stream, left, right)
+
+    def _tables(self, left: Stage, right: Stage) -> Stage:
+        step = self._step
+        joiner = self._joiner(left, right)
+        is_right = step.kind is JoinKind.RIGHT
+        one, other = (right, left) if is_right else (left, right)
+        join = {JoinKind.INNER: one.table.join, JoinKind.FULL: one.table.outer_join}.get(step.kind, one.table.left_join)
+        call = (lambda a, b: joiner(None, b, a)) if is_right else (lambda a, b: joiner(None, a, b))
+        return self._result(join(other.table, call), left, right)
+
+    def _foreign_key(self, left: Stage, right: Stage) -> Stage:
+        joiner = self._joiner(left, right)
+        evaluate = left.evaluator(self._step.left)
+
+        def foreign_key(row: Row) -> Row | None:
+            return no_key_if_null((evaluate(row),))
+
+        # Both topics of the join have keys and rows of their own.
+        left_table, right_table = left.table, right.table
+        left_table.key_serde, left_table.value_serde = left.key_serde(), left.row_serde()
+        right_table.key_serde, right_table.value_serde = right.key_serde(), right.row_serde()
+        join = left_table.left_join if self._step.kind is JoinKind.LEFT else left_table.join
+        made = self._result(None, left, right)
+        store = Materialized(value=made.row_serde())
+        table = join(right_table, lambda a, b: joiner(None, a, b), foreign_key=foreign_key, materialized=store)
+        return made.to(table)
+
+
+__all__ = ["joined_stage", "serdes"]
