@@ -7,7 +7,7 @@ from types import ModuleType
 from broker_sql.functions.aggregates import basic, collecting, distinct
 from broker_sql.functions.calls import Environment
 from broker_sql.functions.registry import FunctionRegistry, registry_of
-from broker_sql.functions.scalars import arrays, bytes, json, lambdas, math, nulls, regexps, strings, urls
+from broker_sql.functions.scalars import arrays, bytes, json, lambdas, math, nulls, regexps, strings, times, urls
 from broker_sql.functions.tables import TABLE
 
 CATEGORIES = (
@@ -15,6 +15,7 @@ CATEGORIES = (
     strings.STRING,
     regexps.REGEXP,
     bytes.BYTES,
+    times.TIME,
     arrays.ARRAY,
     arrays.MAP,
     lambdas.LAMBDA,
