@@ -62,7 +62,7 @@ def infer(
             f"{what} has several messages: {', '.join(names)}; choose one with {part.upper()}_SCHEMA_FULL_NAME"
         )
     try:
-        shape = _serde(format_name, properties, is_key=is_key).shape_of(known.parsed)
+        shape = serde_without_columns(format_name, properties, is_key=is_key).shape_of(known.parsed)
     except ValueError as error:
         raise AnalysisError(f"{what} cannot be read: {error}") from None
     is_upper = schema_id is None
@@ -106,7 +106,7 @@ def _known(registry: SchemaRegistry | None, schema_id: str | None, subject: str,
         raise AnalysisError(f"{what} is not in the registry{place}: {error}") from None
 
 
-def _serde(format_name: str, properties: Mapping[str, str], *, is_key: bool) -> RegisteredSerde:
+def serde_without_columns(format_name: str, properties: Mapping[str, str], *, is_key: bool) -> RegisteredSerde:
     """A serde without columns: it knows how schemas of its format are read."""
     from importlib import import_module
 

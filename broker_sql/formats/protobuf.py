@@ -537,24 +537,31 @@ class ProtobufRows(RegisteredSerde):
         write, indexes = messages.writer(), messages.indexes
         return lambda value: indexes + write(value)
 
+    def decoder(self, parsed: ParsedSchema, shape: Shape) -> Decode:
+        return self._by_message(parsed, lambda messages: messages.reader())
+
     def _read(self, written: ParsedSchema, reader: ParsedSchema, text: SchemaText) -> Decode:
-        """A record may be of any message of its schema: the indexes in front of it tell which one."""
-        from broker_registry.schema_types.protobuf.indexes import read_indexes
+        row = self.row
 
-        schema, row = cast("ParsedProtobuf", written), self.row
-        known: dict[tuple[int, ...], Callable[[bytes], Any]] = {}
-
-        def made(indexes: tuple[int, ...]) -> Callable[[bytes], Any]:
-            messages = Messages(written, row.settings, schema.message_name(indexes))
+        def made(messages: Messages) -> Callable[[bytes], Any]:
             to_row = row_reader(messages.shape, row.names, row.types, unwraps=row.unwraps)
             read_message = messages.reader()
             return lambda payload: to_row(read_message(payload))
+
+        return self._by_message(written, made)
+
+    def _by_message(self, written: ParsedSchema, make: Callable[[Messages], Callable[[bytes], Any]]) -> Decode:
+        """A record may be of any message of its schema: the indexes in front of it tell which one."""
+        from broker_registry.schema_types.protobuf.indexes import read_indexes
+
+        schema, settings = cast("ParsedProtobuf", written), self.row.settings
+        known: dict[tuple[int, ...], Callable[[bytes], Any]] = {}
 
         def read(payload: bytes) -> Any:
             indexes, at = read_indexes(payload)
             place = tuple(indexes)
             if place not in known:
-                known[place] = made(place)
+                known[place] = make(Messages(written, settings, schema.message_name(place)))
             return known[place](payload[at:])
 
         return read

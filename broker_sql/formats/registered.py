@@ -40,8 +40,9 @@ class RegisteredSerde(RegistrySerde):
             raise AnalysisError(f"columns {columns} have no schema of {row.format}: {error}") from None
         super().__init__(text, is_key=row.is_key)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.row,)
+    def __getstate__(self) -> dict[str, Any]:
+        # Encoders and decoders are made again in another process.
+        return {**vars(self), "_encoders": {}, "_decoders": {}, "_named": {}}
 
     @property
     def name(self) -> str:

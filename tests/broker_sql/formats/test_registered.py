@@ -65,7 +65,7 @@ def value_serde(
 def test_a_row_is_read_as_it_was_written(registry: MemoryRegistry, format_name: str, kind: SqlType, value: Any) -> None:
     serde = formats.value_serde(format_name, {}, [Column("C0", kind), Column("C1", types.STRING)])
     if isinstance(serde, RegisteredSerde):
-        serde = pickle.loads(pickle.dumps(serde)).with_registry(registry, is_key=False)
+        serde = pickle.loads(pickle.dumps(serde)).with_registry(registry, is_key=False).of_source()
     data = serde.serialize("t", (value, "x"))
     assert data is not None
     found = serde.deserialize("t", data)

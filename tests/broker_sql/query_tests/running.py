@@ -1,25 +1,36 @@
-"""Runs a case: its statements, its records, and a comparison of what was written with what the case expects."""
+"""Runs a case: its statements, its records, and a comparison of what was written with what the case expects.
+
+As ksqlDB's harness does it: each query runs on its own, in the order of statements. It gets the case's records of its
+sources, and of sources without such records what earlier queries and INSERT VALUES wrote. A case that expects an error
+passes if its last statement fails with an error for users, or a query fails while it runs. Texts of errors are ours, so
+they are not compared.
+"""
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Any, Final
 
-from broker_sql.analysis.settings import Settings
-from broker_sql.catalog import Catalog, SourceInfo
-from broker_sql.dialect import parse
 from broker_sql.errors import SqlError
-from broker_sql.functions import standard
-from broker_sql.planner import Planned, plan
-from broker_sql.statements import InsertValues, Statement
+from broker_sql.planner import Planned
+from broker_streams.kernel.errors import StreamsError
+from broker_streams.records import Window, Windowed
+from broker_streams.serdes import SerdeError
+from broker_streams.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 from broker_streams.testing.topology_test_driver import TopologyTestDriver
-from tests.broker_sql.query_tests.cases import Case
+from tests.broker_sql.query_tests.cases import Case, Record
+from tests.broker_sql.query_tests.comparing import matches
+from tests.broker_sql.query_tests.engine import SERVICE_ID, URL, Engine, Stored, parsed
 from tests.broker_sql.query_tests.outcome import Outcome
-from tests.broker_sql.query_tests.records import Codec, differences
+from tests.broker_sql.query_tests.posts import check_posts
+from tests.broker_sql.query_tests.spec import Side, SpecError
 
-_FUNCTIONS: Final = standard()
+_CONFIG: Final = {
+    "deserialization.exception.handler": "org.apache.kafka.streams.errors.LogAndContinueExceptionHandler",
+    "schema.registry.url": URL,
+    "statestore.cache.max.bytes": 0,
+}
 
 
 class Stopped(Exception):
@@ -32,135 +43,199 @@ class Stopped(Exception):
 
 
 def run(case: Case, *, only: str | None = None) -> Outcome:
-    """Return the outcome of a case. `only` is the stage to end after: parse or plan."""
+    """Return the outcome of a case. `only` is the stage to end after: parse, plan."""
     try:
-        _Run(case).run(only)
+        if only == "parse":
+            parse(case)
+        else:
+            _run(case, plans_only=only == "plan")
     except Stopped as stopped:
         return Outcome(case.file, case.name, stopped.stage, stopped.reason)
     return Outcome(case.file, case.name, "passed", "")
 
 
-class _Run:
-    def __init__(self, case: Case) -> None:
-        self._case = case
-        self._catalog = Catalog()
-        self._settings = Settings(_FUNCTIONS, {"ksql.service.id": "some.ksql.service.id", **case.properties})
-        self._planned: list[Planned] = []
-
-    def run(self, only: str | None) -> None:
-        failed = self._failure(only)
-        expected = self._case.error
-        if expected is not None:
-            if failed is None and only is None:
-                raise Stopped("compare", f"no error; expected: {expected.get('message')}")
-            return
-        if failed is not None:
-            raise failed
-
-    def _failure(self, only: str | None) -> Stopped | None:
-        """The first error of the case, where an error of the text is one that a case may expect."""
+def parse(case: Case) -> None:
+    """Parse all statements. Raises Stopped: an error although the case expects none."""
+    for text in case.statements:
         try:
-            statements = list(self._parsed())
-            if only == "parse":
-                return None
-            for each in statements:
-                self._plan(each)
-            if only == "plan":
-                return None
-            self._run_records()
-        except Stopped as stopped:
-            if self._case.error is not None and stopped.stage in ("crash", "compare"):
-                raise
-            return stopped
-        return None
-
-    def _parsed(self) -> Iterator[Statement]:
-        for text in self._case.statements:
-            try:
-                yield from parse(text)
-            except SqlError as error:
-                raise Stopped("parse", f"{error}\n{text}") from None
-            except Exception as error:
-                raise Stopped("crash", f"parse: {described(error)}\n{text}") from error
-
-    def _plan(self, statement: Statement) -> None:
-        if isinstance(statement, InsertValues):
-            raise Stopped("plan", "INSERT VALUES is not run yet")
-        try:
-            planned = plan(statement, self._catalog, self._settings)
+            parsed(text)
         except SqlError as error:
-            raise Stopped("plan", f"{error}\n{statement.text}") from error
+            if case.error is None:
+                raise Stopped("parse", f"{error}\n{text}") from None
         except Exception as error:
-            raise Stopped("crash", f"plan: {described(error)}\n{statement.text}") from error
-        self._catalog = self._catalog.apply_all(planned.changes)
-        if planned.topology is not None:
-            self._planned.append(planned)
+            raise Stopped("parse", described(error)) from None
 
-    def _run_records(self) -> None:
-        case = self._case
-        codec = Codec(self._sources_of_topics())
-        # As in ksqlDB's tests, each change of a row is seen.
-        config: dict[str, Any] = {"statestore.cache.max.bytes": 0} | {
-            name.removeprefix("ksql.streams."): value
-            for name, value in case.properties.items()
-            if name.startswith("ksql.streams.")
-        }
-        drivers: list[TopologyTestDriver] = []
-        written: dict[str, list[Any]] = {}
+
+def _run(case: Case, *, plans_only: bool) -> None:
+    try:
+        engine = Engine(case)
+    except (SerdeError, ValueError) as error:
+        raise Stopped("topics", described(error)) from None
+    if _execute(case, engine) or plans_only:
+        return
+    if case.error is not None and not case.inputs:
+        raise Stopped("plan", f"an error is expected: {case.error.get('message')}")
+    if not engine.queries:
+        raise Stopped("plan", "no query was made")
+    try:
+        _process(case, engine)
+    except StreamsError as error:
+        if case.error is None:
+            raise Stopped("run", described(error.__cause__ or error)) from None
+        return
+    except Stopped:
+        raise
+    except Exception as error:
+        raise Stopped("run", described(error)) from None
+    if case.error is not None:
+        raise Stopped("run", f"an error is expected: {case.error.get('message')}")
+    _compare(case, engine)
+    check_posts(case, engine, Stopped)
+
+
+def _execute(case: Case, engine: Engine) -> bool:
+    """Execute all statements; return whether the last one failed, as the case expects."""
+    for index, text in enumerate(case.statements):
+        is_last = index == len(case.statements) - 1
         try:
-            for each in self._planned:
-                application = f"_confluent-ksql-some.ksql.service.idquery_{each.query_id}"
-                assert each.topology is not None
-                drivers.append(TopologyTestDriver(each.topology, {**config, "application.id": application}))
-            self._pipe(drivers, codec, written)
-        except Stopped:
-            raise
+            for statement in parsed(text):
+                engine.execute(statement)
+        except SqlError as error:
+            if case.error is not None and is_last:
+                return True
+            raise Stopped("plan", f"{error}\n{text}") from None
         except Exception as error:
-            raise Stopped("run", described(error)) from error
-        finally:
-            for driver in drivers:
-                with suppress(Exception):
-                    driver.close()
-        found = list(differences(case, codec, written))
-        if found:
-            raise Stopped("compare", found[0])
-
-    def _sources_of_topics(self) -> dict[str, SourceInfo]:
-        return {each.topic: each for each in self._catalog.sources.values()}
-
-    def _pipe(self, drivers: list[TopologyTestDriver], codec: Codec, written: dict[str, list[Any]]) -> None:
-        """Records go to all queries that read their topic, and from their sinks on."""
-        seen = [0] * len(drivers)
-
-        def give(topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Any) -> None:
-            written.setdefault(topic, []).append((key, value, timestamp, headers))
-            for number, planned in enumerate(self._planned):
-                assert planned.analysis is not None
-                if topic not in {each.info.topic for each in planned.analysis.sources}:
-                    continue
-                driver = drivers[number]
-                driver.pipe_raw(topic, key, value, timestamp, headers)
-                pass_on(number)
-
-        def pass_on(number: int) -> None:
-            driver, planned = drivers[number], self._planned[number]
-            assert planned.sink is not None
-            while seen[number] < len(driver.produced):
-                topic, _, key, value, timestamp, headers = driver.produced[seen[number]]
-                seen[number] += 1
-                if topic == planned.sink.topic:
-                    give(topic, key, value, timestamp, headers)
-
-        for each in self._case.inputs:
-            key, value = codec.encoded(each)
-            give(each.topic, key, value, each.timestamp or 0, each.headers)
+            raise Stopped("plan", f"{described(error)}\n{text}") from None
+    return False
 
 
 def described(error: BaseException) -> str:
     """An error that is no SqlError: its type, text and the innermost place in the project."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if "/broker_" in each.filename]
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if "broker_" in each.filename]
     place = f" at {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
     first = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}{place}"
+
+
+# ------------------------------------------------------------------------------------------------ records
+
+
+def _process(case: Case, engine: Engine) -> None:
+    given = [(record, _stored(record, engine)) for record in case.inputs]
+    for record, stored in given:
+        engine.topics.setdefault(record.topic, []).append(stored)
+    with_inputs = {record.topic for record in case.inputs}
+    for planned in engine.queries.values():
+        _run_query(planned, engine, [(record.topic, stored) for record, stored in given], with_inputs)
+
+
+def _run_query(planned: Planned, engine: Engine, given: Sequence[tuple[str, Stored]], with_inputs: set[str]) -> None:
+    assert planned.topology is not None
+    assert planned.analysis is not None
+    sources = list(dict.fromkeys(each.info.topic for each in planned.analysis.sources))
+    streams = {
+        name.removeprefix("ksql.streams."): value
+        for name, value in engine.case.properties.items()
+        if name.startswith("ksql.streams.")
+    }
+    config = {**_CONFIG, **streams, "application.id": f"_confluent-ksql-{SERVICE_ID}query_{planned.query_id}"}
+    with TopologyTestDriver(planned.topology, config) as driver:
+        for topic, stored in given:
+            if topic in sources:
+                _pipe(driver, topic, stored, engine)
+        for topic in sources:
+            if topic not in with_inputs:
+                for stored in list(engine.topics.get(topic, ())):
+                    _pipe(driver, topic, stored, engine)
+
+
+def _pipe(driver: TopologyTestDriver, topic: str, stored: Stored, engine: Engine) -> None:
+    before = len(driver.produced)
+    driver.pipe_raw(topic, *stored)
+    for target, _, key, value, timestamp, headers in driver.produced[before:]:
+        engine.topics.setdefault(target, []).append((key, value, timestamp, tuple(headers)))
+
+
+def _stored(record: Record, engine: Engine) -> Stored:
+    source = engine.source_of(record.topic)
+    if source is None:
+        raise Stopped("run", f"no stream or table has topic {record.topic}")
+    key_side, value_side = engine.sides(source)
+    try:
+        key, value = key_side.encode(record.key), value_side.encode(record.value)
+    except SpecError as error:
+        raise Stopped("run", str(error)) from None
+    if source.window is not None and key is not None:
+        start, end, kind = record.window or (0, 0, "TIME")
+        serde = SessionWindowedSerde(_Raw()) if kind == "SESSION" else TimeWindowedSerde(_Raw())
+        key = serde.serialize(record.topic, Windowed(key, Window(start, end)))
+    return key, value, record.timestamp or 0, record.headers
+
+
+class _Raw:
+    """Bytes as they are."""
+
+    name = "RAW"
+
+    def serialize(self, topic: str, value: Any, headers: Any = ()) -> bytes | None:
+        return value  # type: ignore[no-any-return]  # bytes
+
+    def deserialize(self, topic: str, data: bytes | None, headers: Any = ()) -> Any:
+        return data
+
+
+# ------------------------------------------------------------------------------------------------ comparison
+
+
+def _compare(case: Case, engine: Engine) -> None:
+    expected: dict[str, list[Record]] = {}
+    for record in case.outputs:
+        expected.setdefault(record.topic, []).append(record)
+    for topic, records in expected.items():
+        source = engine.source_of(topic)
+        if source is None:
+            raise Stopped("compare", f"no stream or table has topic {topic}")
+        sides = engine.sides(source)
+        size_ms = None if source.window is None else source.window.size_ms
+        try:
+            written = engine.topics.get(topic, [])
+            actual = [_read(stored, sides, source.window is not None, size_ms) for stored in written]
+        except SpecError as error:
+            raise Stopped("compare", str(error)) from None
+        if len(actual) != len(records):
+            shown = "\n".join(f"  {each}" for each in actual)
+            errors = f"\nerrors: {engine.errors[:3]}" if engine.errors else ""
+            counts = f"{len(records)} records are expected, {len(actual)} were written"
+            raise Stopped("compare", f"{counts}:\n{shown}{errors}")
+        for index, (wanted, found) in enumerate(zip(records, actual, strict=True)):
+            problem = _difference(wanted, found, has_inputs=bool(case.inputs))
+            if problem is not None:
+                raise Stopped("compare", f"{problem} differs, record {index}:\n  {found}\n  {wanted}")
+
+
+def _read(stored: Stored, sides: tuple[Side, Side], is_windowed: bool, size_ms: int | None) -> Record:
+    key, value, timestamp, headers = stored
+    window = None
+    if is_windowed and key is not None:
+        kind = "SESSION" if size_ms is None else "TIME"
+        serde = SessionWindowedSerde(_Raw()) if size_ms is None else TimeWindowedSerde(_Raw(), size_ms)
+        found = serde.deserialize("", key)
+        assert found is not None
+        key, window = found[0], (found[1][0], found[1][1], kind)
+    return Record("", sides[0].decode(key), sides[1].decode(value), timestamp, window, headers)
+
+
+def _difference(wanted: Record, found: Record, *, has_inputs: bool) -> str | None:
+    """The part of a record that is not the expected one. Times of INSERT VALUES are those of the clock."""
+    if wanted.window is not None and wanted.window != found.window:
+        return "window"
+    if not matches(found.key, wanted.key):
+        return "key"
+    if not matches(found.value, wanted.value):
+        return "value"
+    if wanted.headers != tuple(found.headers):
+        return "headers"
+    time = wanted.timestamp
+    if time is not None and time != found.timestamp and (has_inputs or time != 0):
+        return "timestamp"
+    return None

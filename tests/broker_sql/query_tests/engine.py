@@ -1,0 +1,178 @@
+"""The engine of a case: statements change its catalog, queries become topologies, topics are lists of records."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final
+
+from broker_registry.schema_types.base import Kind, Reference
+from broker_sql import dialect
+from broker_sql.analysis import serdes
+from broker_sql.analysis.settings import Settings, TopicInfo
+from broker_sql.catalog import Catalog, SourceInfo
+from broker_sql.errors import SqlError
+from broker_sql.formats.inference import register
+from broker_sql.functions import Environment, FunctionRegistry, standard
+from broker_sql.planner import Planned, plan
+from broker_sql.statements import CreateAs, CreateSource, InsertValues, Statement
+from broker_streams.registry.opening import drop_mock_registry, open_registry
+from broker_streams.serdes.schemas.lookups import MemoryRegistry, SchemaText
+from tests.broker_sql.query_tests.cases import Case
+from tests.broker_sql.query_tests.spec import Side
+from tests.broker_sql.query_tests.udfs import with_test_functions
+
+SERVICE_ID: Final = "some.ksql.service.id"
+_SCOPE: Final = "query-tests"
+URL: Final = f"mock://{_SCOPE}"
+# A record: key, value, timestamp, headers.
+Stored = tuple[bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]
+_KINDS: Final = {"AVRO": Kind.AVRO, "JSON_SR": Kind.JSON, "JSON": Kind.JSON, "PROTOBUF": Kind.PROTOBUF}
+
+
+class CaseRegistry:
+    """The registry of a case, with the ids that the case chooses."""
+
+    def __init__(self) -> None:
+        drop_mock_registry(_SCOPE)
+        found = open_registry({"application.id": "query-tests", "schema.registry.url": URL})
+        assert isinstance(found, MemoryRegistry)
+        self.memory = found
+
+    def add(self, subject: str, kind: Kind, schema: Any, schema_id: int | None, references: Any = ()) -> None:
+        text = schema if kind is Kind.PROTOBUF else json.dumps(schema, default=str)
+        memory = self.memory
+        known = tuple(_reference(each) for each in references or ())
+        for each in references or ():
+            self.add(each["name"], kind, each["schema"], None, each.get("references"))
+        given = SchemaText(kind, text, known)
+        parsed = memory.parsed(given)
+        canonical = given._replace(text=parsed.canonical)
+        number = schema_id if schema_id is not None else memory._ids.get(canonical)
+        if number is None:
+            number = max(memory._by_id, default=0) + 1
+        memory._by_id[number] = canonical, parsed
+        memory._ids[canonical] = number
+        versions = memory.subjects.setdefault(subject, [])
+        if number not in versions:
+            versions.append(number)
+
+
+def _reference(given: Mapping[str, Any]) -> Reference:
+    return Reference(given["name"], given["name"], 1)
+
+
+class Engine:
+    def __init__(self, case: Case, functions: FunctionRegistry | None = None) -> None:
+        self.case = case
+        self.catalog = Catalog()
+        self.registry = CaseRegistry()
+        # By id, in the order of their first statements.
+        self.queries: dict[str, Planned] = {}
+        self.topics: dict[str, list[Stored]] = {}
+        self.partitions: dict[str, int] = {}
+        self.errors: list[str] = []
+        properties = {"ksql.service.id": SERVICE_ID, "ksql.schema.registry.url": URL, **case.properties}
+        self.settings = Settings(
+            functions or functions_of(case.properties),
+            properties,
+            registry=self.registry.memory,
+            topics={},
+            log=lambda text, node: self.errors.append(text),
+        )
+        self._declare()
+
+    def _declare(self) -> None:
+        for text in self.case.statements:
+            self._declare_of(text)
+        for record in (*self.case.inputs, *self.case.outputs):
+            self.partitions.setdefault(record.topic, 1)
+        for topic in self.case.topics:
+            self.partitions[topic["name"]] = topic.get("partitions", 1)
+            for part in ("key", "value"):
+                schema = topic.get(f"{part}Schema")
+                if schema is not None:
+                    kind = _KINDS[(topic.get(f"{part}Format") or "AVRO").upper()]
+                    references = topic.get(f"{part}SchemaReferences")
+                    schema_id = topic.get(f"{part}SchemaId")
+                    self.registry.add(f"{topic['name']}-{part}", kind, schema, schema_id, references)
+
+    def _declare_of(self, text: str) -> None:
+        """Topics of streams and tables exist before statements are executed."""
+        try:
+            statements = parsed(text)
+        except SqlError:
+            return
+        for each in statements:
+            if isinstance(each, CreateSource):
+                name, count = (each.properties.find(key) for key in ("KAFKA_TOPIC", "PARTITIONS"))
+                if name is not None:
+                    self.partitions[str(name.value)] = 1 if count is None else int(str(count.value))
+
+    def execute(self, statement: Statement) -> None:
+        """Raises SqlError."""
+        settings = dataclasses.replace(
+            self.settings, topics={name: TopicInfo(count) for name, count in self.partitions.items()}
+        )
+        if isinstance(statement, InsertValues):
+            self._insert(statement, settings)
+            return
+        planned = plan(statement, self.catalog, settings)
+        if planned.already:
+            return
+        if planned.sink is not None and isinstance(statement, CreateSource | CreateAs):
+            self._create_topic(planned.sink, settings, only_first=isinstance(statement, CreateSource))
+        for change in planned.changes:
+            self.catalog = self.catalog.apply(change)
+        if planned.query_id is not None and planned.topology is not None:
+            self.queries[planned.query_id] = planned
+
+    def _create_topic(self, source: SourceInfo, settings: Settings, *, only_first: bool) -> None:
+        self.partitions.setdefault(source.topic, source.partitions or 1)
+        for part, serde in (
+            ("key", serdes.source_key_serde(source, settings)),
+            ("value", serdes.source_value_serde(source, settings)),
+        ):
+            serde = getattr(serde, "inner", serde)
+            register(self.registry.memory, serde, source.topic, is_key=part == "key", only_first=only_first)
+
+    def _insert(self, statement: InsertValues, settings: Settings) -> None:
+        topic, record = import_module("broker_sql.server.inserting").values_record(statement, self.catalog, settings)
+        self.topics.setdefault(topic, []).append((record.key, record.value, record.timestamp, tuple(record.headers)))
+
+    def source_of(self, topic: str) -> SourceInfo | None:
+        return next((each for each in self.catalog.sources.values() if each.topic == topic), None)
+
+    def sides(self, source: SourceInfo) -> tuple[Side, Side]:
+        """The key and the value of a topic, for values of the case."""
+        is_exact = str(self.case.properties.get("use.exact.numeric.comparison", "true")).lower() == "true"
+        memory = self.registry.memory
+        return (
+            Side(source.key_format.name, source.key_format.properties, source.schema.key, True, memory, source.topic),
+            Side(
+                source.value_format.name,
+                source.value_format.properties,
+                source.schema.value,
+                False,
+                memory,
+                source.topic,
+                is_exact,
+            ),
+        )
+
+
+_FUNCTIONS: dict[tuple[tuple[str, str], ...], FunctionRegistry] = {}
+
+
+def functions_of(properties: Mapping[str, Any]) -> FunctionRegistry:
+    found = {name: str(value) for name, value in properties.items() if name.startswith("ksql.functions.")}
+    place = tuple(sorted(found.items()))
+    if place not in _FUNCTIONS:
+        _FUNCTIONS[place] = with_test_functions(standard(Environment(settings=found)))
+    return _FUNCTIONS[place]
+
+
+def parsed(text: str) -> list[Statement]:
+    return dialect.parse(text)
