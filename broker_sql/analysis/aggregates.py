@@ -7,15 +7,16 @@ group's last row, and the state of each aggregate. The projection is evaluated o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from broker_sql.analysis.names import PSEUDO_COLUMNS, WINDOW_BOUNDS, Layout, Names
 from broker_sql.analysis.projection import Unresolved
 from broker_sql.analysis.settings import Settings
-from broker_sql.analysis.trees import calls, column, columns, is_column, replaced, signature
-from broker_sql.analysis.typed import check_condition, type_of
+from broker_sql.analysis.trees import bare, calls, column, columns, replaced, signature
+from broker_sql.analysis.typed import condition as compiled_condition
+from broker_sql.analysis.typed import type_of
 from broker_sql.dialect import to_text
 from broker_sql.dialect.nodes import location
 from broker_sql.errors import AnalysisError
@@ -92,7 +93,7 @@ class _Aggregator:
         self._check_sources()
         layout = self._row()
         if condition is not None:
-            check_condition(condition, layout, self._settings, "HAVING")
+            compiled_condition(condition, layout, self._settings, "HAVING")
         made = Aggregation(
             self._groups,
             tuple(self._calls),
@@ -115,9 +116,7 @@ class _Aggregator:
             for call in calls(each, self._settings.functions.is_aggregate):
                 raise AnalysisError(f"GROUP BY cannot have {call.name}, an aggregate function", location(call))
             self._refuse_bounds(each)
-            kind = type_of(each, self._layout, self._settings)
-            if kind is None:
-                raise AnalysisError("GROUP BY cannot have NULL", location(each))
+            type_of(each, self._layout, self._settings)
             self._keep(each)
         if len(self._group_signatures) < len(self._groups):
             raise AnalysisError("GROUP BY has an expression twice", location(self._groups[0]))
@@ -161,7 +160,7 @@ class _Aggregator:
 
         functions = self._settings.functions
         for each in calls(node, lambda name: not functions.exists(name)):
-            type_of(each, self._layout, self._settings)
+            type_of(exp.Anonymous(this=each.name), self._layout, self._settings)
 
         def swap(part: exp.Expr) -> exp.Expr | None:
             if isinstance(part, exp.Anonymous) and functions.is_aggregate(part.name):
@@ -199,7 +198,7 @@ class _Aggregator:
                 raise AnalysisError(f"aggregate function {inner.name} is inside of {node.name}", location(inner))
             self._refuse_bounds(each)
         counts_rows = not arguments and node.expressions
-        types = [type_of(each, self._layout, self._settings) for each in arguments]
+        types = [None if is_null(each) else type_of(each, self._layout, self._settings) for each in arguments]
         constants = {at: found[1] for at, each in enumerate(arguments) if (found := literal(each)) is not None}
         try:
             aggregate = self._settings.functions.aggregate(
@@ -222,9 +221,5 @@ class _Aggregator:
         return self._names.internal(self._names.sources[0].label, PSEUDO_COLUMNS[0])
 
 
-def is_plain(aggregation: Aggregation) -> bool:
-    """All grouping expressions are columns."""
-    return all(is_column(each) for each in aggregation.groups)
-
-
-__all__ = ["AggregateCall", "Aggregation", "aggregated", "is_plain", "replace"]
+def is_null(node: exp.Expr) -> bool:
+    return isinstance(bare(node), exp.Null)

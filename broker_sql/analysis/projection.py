@@ -200,11 +200,6 @@ def typed(items: Sequence[Unresolved], layout: Layout, settings: Settings) -> li
     found = []
     for each in items:
         kind = type_of(each.expression, layout, settings)
-        if kind is None:
-            raise AnalysisError(
-                f"{each.name} is NULL, whose type is not known: write CAST(NULL AS STRING), or another type",
-                each.location,
-            )
         found.append((each, kind))
     return found
 
@@ -243,8 +238,7 @@ def with_keys(
             key_items.add(found[0])
         elif sink is None:
             kind_of = type_of(each, layout, settings)
-            if kind_of is not None:
-                key.append(KeyColumn(bare(each).name or "KEY", each, kind_of))
+            key.append(KeyColumn(bare(each).name or "KEY", each, kind_of))
     all_items = tuple(
         Item(item.name, item.expression, kind, item.location, at in key_items, item.may_be_reserved)
         for at, (item, kind) in enumerate(items)

@@ -14,17 +14,17 @@ from sqlglot import exp
 from broker_sql.analysis import projection
 from broker_sql.analysis.aggregates import Aggregation, aggregated
 from broker_sql.analysis.joins import SYNTHETIC_KEY, JoinForm, JoinStep, joined
-from broker_sql.analysis.names import WINDOW_BOUNDS, Labelled, Layout, Names
+from broker_sql.analysis.names import Labelled, Layout, Names
 from broker_sql.analysis.projection import Item, KeyColumn
 from broker_sql.analysis.settings import ROW_PLACES, Settings
-from broker_sql.analysis.trees import bare, calls, columns, replaced, signature
-from broker_sql.analysis.typed import check_condition, scope_of, type_of
+from broker_sql.analysis.trees import bare, calls, replaced, signature
+from broker_sql.analysis.typed import condition, type_of
 from broker_sql.catalog import Catalog, KeyWindow
 from broker_sql.dialect import to_text
 from broker_sql.dialect.nodes import location
 from broker_sql.errors import AnalysisError
-from broker_sql.statements import Emit, JoinKind, Query, Window, WindowKind
-from broker_sql.types import BIGINT, Column, Kind, Schema, quoted
+from broker_sql.statements import Emit, Query, Window, WindowKind
+from broker_sql.types import Column, Kind, Schema, SqlType, quoted
 
 SYNTHETIC_VALUE = "KSQL_SYNTH_"
 
@@ -104,7 +104,6 @@ class _Analyser:
         layout = self._names.layout
         if synthetic is not None:
             kind = type_of(self._joins[-1].left, layout, settings)
-            assert kind is not None
             layout = layout.with_columns([(synthetic, kind)])
         self._source_layout = layout
 
@@ -125,7 +124,7 @@ class _Analyser:
         if query.where is not None:
             self._refuse_calls(query.where, "WHERE")
             where = Names(self._sources, synthetic=self._names.synthetic).resolved(query.where, "WHERE")
-            check_condition(where, self._source_layout, self._settings, "WHERE")
+            condition(where, self._source_layout, self._settings, "WHERE")
         expanded = projection.expanded(
             query.items, self._names, self._settings, self._sink is not None, self._star_keys()
         )
@@ -226,7 +225,7 @@ class _Analyser:
         types = [(each.name, self._table_type(each)) for each in found]
         return changed, tuple(found), self._source_layout.with_columns(types)
 
-    def _table_type(self, function: TableFunction):  # type: ignore[no-untyped-def]
+    def _table_type(self, function: TableFunction) -> SqlType:
         types = [type_of(each, self._source_layout, self._settings) for each in function.call.expressions]
         try:
             return self._functions.table(function.call.name, types).return_type
@@ -327,6 +326,3 @@ def check_window(window: Window) -> None:
                 f"RETENTION is {window.retention}; at least the size and the grace period, {least} ms, is expected",
                 window.location,
             )
-
-
-__all__ = ["BIGINT", "WINDOW_BOUNDS", "Analysis", "JoinKind", "TableFunction", "analyse", "columns", "scope_of"]

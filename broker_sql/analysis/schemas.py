@@ -10,16 +10,16 @@ from broker_sql.analysis.settings import Settings
 from broker_sql.catalog import SourceInfo
 from broker_sql.errors import AnalysisError, Location, SqlError
 from broker_sql.formats.inference import infer
-from broker_sql.formats.kinds import SCHEMA_ID
+from broker_sql.formats.kinds import KINDS, SCHEMA_ID
 from broker_sql.statements import CreateSource
-from broker_sql.types import Column, Kind
+from broker_sql.types import Column, Kind, quoted
 
 
 def check_formats(source: SourceInfo, settings: Settings, where: Location | None) -> None:
     """Raises AnalysisError: a format cannot hold the columns."""
     try:
-        serdes.source_key_serde(source, settings)
-        serdes.source_value_serde(source, settings)
+        serdes.source_key_serde(source)
+        serdes.source_value_serde(source)
     except AnalysisError as error:
         raise AnalysisError(error.message, error.location or where) from None
 
@@ -51,9 +51,42 @@ def infer_columns(
                 given.properties,
                 found.topic,
                 is_key=is_key,
-                unwraps=is_key or found.wrap_value is False,
+                unwraps=KINDS[given.name].unwraps_key if is_key else found.wrap_value is False,
             )
         except SqlError as error:
             raise type(error)(error.message, error.location or statement.location) from None
         inferred.extend(Column(name, each, kind) for name, each in from_registry.columns)
     return tuple(inferred)
+
+
+def check_physical(sink: SourceInfo, settings: Settings, where: Location | None) -> None:
+    """Check the columns of a result against the schemas whose ids WITH gives: they are the first fields, in order.
+
+    Raises AnalysisError: they are not. StatementError: the registry does not answer.
+    """
+    for part, given, columns in (
+        ("KEY", sink.key_format, sink.schema.key),
+        ("VALUE", sink.value_format, sink.schema.value),
+    ):
+        if SCHEMA_ID not in given.properties:
+            continue
+        is_key = part == "KEY"
+        unwraps = KINDS[given.name].unwraps_key if is_key else sink.wrap_value is False
+        try:
+            found = infer(settings.registry, given.name, given.properties, sink.topic, is_key=is_key, unwraps=unwraps)
+        except SqlError as error:
+            raise type(error)(error.message, error.location or where) from None
+        wanted = [(each.name, each.type) for each in columns]
+        # The only column of a schema that is no record has no name in it.
+        fields = (
+            list(found.columns)
+            if not unwraps
+            else [(name, kind) for (name, _), (_, kind) in zip(wanted, found.columns, strict=False)]
+        )
+        if list(fields[: len(wanted)]) != wanted:
+            shown = ", ".join(f"{quoted(name)} {kind}" for name, kind in found.columns)
+            raise AnalysisError(
+                f"the {part.lower()} columns of the result do not fit schema {given.properties[SCHEMA_ID]}, which has"
+                f" ({shown}): they are its first ones, in order",
+                where,
+            )

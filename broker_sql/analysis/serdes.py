@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from broker_sql import formats
 from broker_sql.analysis.names import Layout
-from broker_sql.analysis.settings import Settings
 from broker_sql.catalog import Format, KeyWindow, SourceInfo
 from broker_sql.statements import WindowKind
 from broker_sql.types import Column, Kind
@@ -20,12 +19,15 @@ _NARROW: Final = frozenset({"KAFKA", "NONE"})
 _OF_ROWS: Final = frozenset({"delimiter", "nullableRepresentation"})
 
 
-def key_serde(
-    key_format: Format, columns: Sequence[Column], window: KeyWindow | None, settings: Settings, topic: str
-) -> Any:
-    """The serde of keys, in windows if there are any."""
-    inner = formats.key_serde(key_format.name, key_format.properties, columns)
-    return in_windows(inner, window)
+def key_serde(key_format: Format, columns: Sequence[Column], window: KeyWindow | None) -> Any:
+    """The serde of keys within a query, in windows if there are any."""
+    kept = _of_rows(key_format)
+    return in_windows(formats.key_serde(kept.name, kept.properties, columns), window)
+
+
+def _of_rows(given: Format) -> Format:
+    """Without the schemas and names of one topic."""
+    return Format(given.name, {name: text for name, text in given.properties.items() if name in _OF_ROWS})
 
 
 def in_windows(inner: Serde, window: KeyWindow | None) -> Any:
@@ -36,11 +38,14 @@ def in_windows(inner: Serde, window: KeyWindow | None) -> Any:
     return TimeWindowedSerde(inner, window.size_ms)
 
 
-def source_key_serde(source: SourceInfo, settings: Settings) -> Any:
-    return key_serde(source.key_format, source.schema.key, source.window, settings, source.topic)
+def source_key_serde(source: SourceInfo) -> Any:
+    """The serde of keys in the topic of a source."""
+    given = source.key_format
+    return in_windows(formats.key_serde(given.name, given.properties, source.schema.key), source.window)
 
 
-def source_value_serde(source: SourceInfo, settings: Settings) -> Any:
+def source_value_serde(source: SourceInfo) -> Any:
+    """The serde of values in the topic of a source."""
     return formats.value_serde(
         source.value_format.name,
         source.value_format.properties,
@@ -49,9 +54,9 @@ def source_value_serde(source: SourceInfo, settings: Settings) -> Any:
     )
 
 
-def row_serde(value_format: Format, layout: Layout, settings: Settings, topic: str) -> Any:
+def row_serde(value_format: Format, layout: Layout) -> Any:
     """The serde of rows within a query: in repartition topics, and in stores with their changelogs."""
-    kept = Format(value_format.name, {name: text for name, text in value_format.properties.items() if name in _OF_ROWS})
+    kept = _of_rows(value_format)
     if kept.name in _NARROW:
         kept = Format("JSON")
     columns = tuple(Column(name, kind, Kind.VALUE) for name, kind in layout.columns)

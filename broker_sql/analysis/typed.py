@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from sqlglot import exp
 
 from broker_sql import expressions
 from broker_sql.analysis.names import Layout
 from broker_sql.analysis.settings import Settings
-from broker_sql.dialect import to_text
-from broker_sql.dialect.nodes import location
-from broker_sql.errors import AnalysisError
 from broker_sql.expressions import Compiled, Scope
-from broker_sql.types import BOOLEAN, SqlType
+from broker_sql.types import SqlType
 
 
 def scope_of(layout: Layout, settings: Settings) -> Scope:
@@ -21,8 +21,8 @@ def scope_of(layout: Layout, settings: Settings) -> Scope:
     return Scope(columns, settings.functions, settings.log)
 
 
-def type_of(node: exp.Expr, layout: Layout, settings: Settings) -> SqlType | None:
-    """None: the expression is NULL. Raises AnalysisError."""
+def type_of(node: exp.Expr, layout: Layout, settings: Settings) -> SqlType:
+    """Raises AnalysisError, for NULL too, which has no type."""
     return expressions.type_of(node, scope_of(layout, settings))
 
 
@@ -31,8 +31,13 @@ def compiled(node: exp.Expr, layout: Layout, settings: Settings, target: SqlType
     return expressions.compile(node, scope_of(layout, settings), target)
 
 
-def check_condition(node: exp.Expr, layout: Layout, settings: Settings, clause: str) -> None:
-    """Raises AnalysisError: the expression is no condition."""
-    kind = type_of(node, layout, settings)
-    if kind != BOOLEAN:
-        raise AnalysisError(f"{clause} needs a condition; {to_text(node)} is {kind or 'NULL'}", location(node))
+def row_maker(
+    nodes: Sequence[exp.Expr], layout: Layout, settings: Settings, targets: Sequence[SqlType | None] | None = None
+) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A function of a row that makes a row of the values of expressions. Raises AnalysisError."""
+    return expressions.compile_all(nodes, scope_of(layout, settings), targets)[1]
+
+
+def condition(node: exp.Expr, layout: Layout, settings: Settings, clause: str) -> Callable[[Sequence[Any]], bool]:
+    """A function of a row that is False where the condition is NULL. Raises AnalysisError: it is no condition."""
+    return expressions.predicate(node, scope_of(layout, settings), clause).evaluate

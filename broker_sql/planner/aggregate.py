@@ -6,19 +6,21 @@ format of the source's values, so that its changelog can be read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from sqlglot import exp
+
 from broker_sql.analysis import serdes
-from broker_sql.analysis.aggregates import AggregateCall, Aggregation
+from broker_sql.analysis.aggregates import Aggregation
 from broker_sql.analysis.names import Layout
-from broker_sql.analysis.trees import is_column
+from broker_sql.analysis.trees import column, is_column
 from broker_sql.analysis.typed import type_of
 from broker_sql.catalog import Format, KeyWindow
 from broker_sql.errors import AnalysisError
 from broker_sql.planner.rows import filtered
-from broker_sql.planner.stage import Row, Stage, key_columns, row_of
+from broker_sql.planner.stage import Row, Stage, key_columns
 from broker_sql.statements import Emit, Query, Window, WindowKind
 from broker_sql.types import Array, Map, SqlType, Struct
 from broker_streams.dsl.materialized import Materialized
@@ -92,24 +94,23 @@ class _Aggregate:
             context=self._context,
         )
         if self._aggregation.having is not None:
-            found = filtered(found, self._aggregation.having, "Aggregate-HavingFilter")
+            found = filtered(found, self._aggregation.having, "HAVING", "Aggregate-HavingFilter")
         return found
 
     # Rows of groups.
 
     def _prepare(self) -> tuple[Stage, _Prepared]:
         source, aggregation = self._source, self._aggregation
-        indexes = [source.layout.index[name] for name, _ in aggregation.kept]
-        calls: list[Callable[[Row], Any]] = [_getter(at) for at in indexes]
+        nodes: list[exp.Expr] = [column(name) for name, _ in aggregation.kept]
         columns = list(aggregation.kept)
         spans = []
         for each in aggregation.calls:
-            begin = len(calls)
-            for node, kind in zip(each.arguments, _argument_types(each, source, self._settings), strict=True):
-                columns.append((f"KSQL_INTERNAL_COL_{len(calls)}", kind))
-                calls.append(source.evaluator(node))
-            spans.append((begin, len(calls)))
-        make = row_of(calls)
+            begin = len(nodes)
+            for node in each.arguments:
+                columns.append((f"KSQL_INTERNAL_COL_{len(nodes)}", type_of(node, source.layout, self._settings)))
+                nodes.append(node)
+            spans.append((begin, len(nodes)))
+        make = source.row_maker(nodes)
 
         def prepare(row: Row | None) -> Row | None:
             return None if row is None else make(row)
@@ -120,7 +121,7 @@ class _Aggregate:
 
     def _grouped(self) -> Any:
         prepared, self._prepared = self._prepare()
-        key_serde = serdes.key_serde(self._key_format, self._key, None, self._settings, "")
+        key_serde = serdes.key_serde(self._key_format, self._key, None)
         value_serde = prepared.row_serde()
         if self._groups_by_key():
             return prepared.stream.group_by_key(key=key_serde, value=value_serde, name="Aggregate-GroupBy")
@@ -153,13 +154,13 @@ class _Aggregate:
 
     def _store(self, layout: Layout) -> Materialized:
         try:
-            value_serde = serdes.row_serde(self._source.value_format, layout, self._settings, "")
+            value_serde = serdes.row_serde(self._source.value_format, layout)
         except AnalysisError as error:
             raise AnalysisError(
                 f"the state of an aggregate function does not fit the value format of the source: {error.message}",
                 self._query.location,
             ) from None
-        key_serde = serdes.key_serde(self._key_format, self._key, None, self._settings, "")
+        key_serde = serdes.key_serde(self._key_format, self._key, None)
         retention = self._query.window.retention if self._query.window is not None else None
         return Materialized(
             _STORE, key=key_serde, value=value_serde, retention=None if retention is None else retention.ms
@@ -255,24 +256,6 @@ def _copier(kind: SqlType) -> Callable[[Any], Any]:
 
 def _same(value: Any) -> Any:
     return value
-
-
-def _getter(at: int) -> Callable[[Row], Any]:
-    return lambda row: row[at]
-
-
-def _argument_types(call: AggregateCall, stage: Stage, settings: Any) -> Sequence[SqlType]:
-    found = []
-    for node, parameter in zip(
-        call.arguments, call.aggregate.parameters or (None,) * len(call.arguments), strict=False
-    ):
-        kind = type_of(node, stage.layout, settings) or parameter
-        if kind is None:
-            raise AnalysisError(
-                f"{call.aggregate.name} of NULL has no type: write CAST(NULL AS STRING), or another type"
-            )
-        found.append(kind)
-    return found
 
 
 def _name(node: Any, at: int) -> str:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from broker_sql.analysis import serdes
 from broker_sql.analysis.joins import JoinForm, JoinStep
 from broker_sql.analysis.names import Labelled
 from broker_sql.analysis.properties import IN_REGISTRY
@@ -159,7 +158,6 @@ class _Join:
                 location(node),
             )
         kind = type_of(node, stage.layout, self._context.settings)
-        assert kind is not None
         evaluate = stage.evaluator(node)
         keeps = stage.window is not None
         name = f"{self._prefix}{side}SourceKeyed"
@@ -278,6 +276,3 @@ class _Join:
         store = Materialized(value=made.row_serde())
         table = join(right_table, lambda a, b: joiner(None, a, b), foreign_key=foreign_key, materialized=store)
         return made.to(table)
-
-
-__all__ = ["joined_stage", "serdes"]

@@ -9,7 +9,7 @@ from typing import Any
 from broker_sql.analysis import inserts, sources
 from broker_sql.analysis import properties as with_properties
 from broker_sql.analysis.query import Analysis, analyse
-from broker_sql.analysis.schemas import check_formats
+from broker_sql.analysis.schemas import check_formats, check_physical
 from broker_sql.analysis.settings import KEY_FORMAT, SINK_PARTITIONS, SINK_REPLICAS, TOPIC_PREFIX, Settings
 from broker_sql.catalog import Catalog, Change, Format, PutQuery, PutSource, QueryInfo, SourceInfo
 from broker_sql.errors import AnalysisError, StatementError
@@ -101,6 +101,7 @@ def _create_as(statement: CreateAs, catalog: Catalog, settings: Settings) -> Pla
         )
     made_sink = _sink(statement, analysis, settings)
     check_formats(made_sink, settings, statement.location)
+    check_physical(made_sink, settings, statement.location)
     sources.check_replacement(made_sink, statement.or_replace, catalog, False, statement.location)
     old = catalog.sources.get(statement.name)
     if old is not None and old.query_id is not None:
@@ -222,7 +223,7 @@ def result_stage(analysis: Analysis, context: PlanContext, key_format: Format) -
     else:
         stage = source_stage(analysis.sources[0], context, "KsqlTopic")
     if analysis.where is not None:
-        stage = rows.filtered(stage, analysis.where, "WhereFilter")
+        stage = rows.filtered(stage, analysis.where, "WHERE", "WhereFilter")
     if analysis.table_functions:
         stage = rows.flat_mapped(stage, analysis.table_functions, analysis.layout)
     items, name = analysis.values, "Project"

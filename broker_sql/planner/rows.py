@@ -11,18 +11,19 @@ from broker_sql.analysis.names import Layout
 from broker_sql.analysis.projection import Item
 from broker_sql.analysis.query import TableFunction
 from broker_sql.analysis.trees import bare, columns
+from broker_sql.analysis.typed import condition, type_of
 from broker_sql.catalog import Format
 from broker_sql.planner.stage import Row, Stage, key_columns, no_key_if_null
 from broker_sql.types import SqlType
 from broker_streams.records import Windowed
 
 
-def filtered(stage: Stage, condition: exp.Expr, name: str) -> Stage:
+def filtered(stage: Stage, node: exp.Expr, clause: str, name: str) -> Stage:
     """Rows for which the condition is true. A row of a table that is left out becomes a tombstone."""
-    evaluate = stage.evaluator(condition)
+    evaluate = condition(node, stage.layout, stage.context.settings, clause)
 
     def holds(key: Any, row: Row | None) -> bool:
-        return row is not None and evaluate(row) is True
+        return row is not None and evaluate(row)
 
     found = stage.flow.filter(holds, name=name)
     return stage.to(found)
@@ -47,8 +48,6 @@ def flat_mapped(stage: Stage, functions: Sequence[TableFunction], layout: Layout
 
 
 def _table_call(stage: Stage, node: exp.Anonymous, settings: Any) -> Callable[[Row], Sequence[Any]]:
-    from broker_sql.analysis.typed import type_of
-
     types = [type_of(each, stage.layout, settings) for each in node.expressions]
     call = settings.functions.table(node.name, types)
     arguments = stage.row_maker(node.expressions, list(call.parameters))

@@ -17,6 +17,6 @@ def written(stage: Stage, sink: SourceInfo) -> None:
         stream = stream.process_values(lambda: SetTimestamp(read), name=f"ApplyTimestampTransform-{sink.name}")
     stream.to(
         sink.topic,
-        key=serdes.source_key_serde(sink, settings),
-        value=serdes.source_value_serde(sink, settings),
+        key=serdes.source_key_serde(sink),
+        value=serdes.source_value_serde(sink),
     )

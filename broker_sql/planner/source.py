@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker_sql.analysis import serdes
-from broker_sql.analysis.names import Labelled
+from broker_sql.analysis.names import Labelled, Layout
 from broker_sql.catalog import SourceInfo
 from broker_sql.planner.stage import PlanContext, Row, Stage
 from broker_sql.planner.timestamps import extractor
@@ -22,8 +22,8 @@ def source_stage(source: Labelled, context: PlanContext, name: str) -> Stage:
     """`name` is ksqlDB's name of the place in the query: KsqlTopic, KafkaTopic_Left."""
     info = source.info
     settings = context.settings
-    key_serde = serdes.source_key_serde(info, settings)
-    value_serde = serdes.source_value_serde(info, settings)
+    key_serde = serdes.source_key_serde(info)
+    value_serde = serdes.source_value_serde(info)
     options: dict[str, Any] = {
         "key": key_serde,
         "value": value_serde,
@@ -39,8 +39,8 @@ def source_stage(source: Labelled, context: PlanContext, name: str) -> Stage:
         stored = source.layout.columns[: len(info.schema.value)] + make.place_columns
         store = Materialized(
             f"{name}-Reduce",
-            key=key_serde,
-            value=serdes.row_serde(info.value_format, type(source.layout)(stored), settings, info.topic),
+            key=serdes.key_serde(info.key_format, info.schema.key, info.window),
+            value=serdes.row_serde(info.value_format, Layout(stored)),
         )
         flow = table.transform_values(lambda: _AddPlaces(make), materialized=store)
         flow = flow.transform_values(lambda: _AddTimesAndKeys(make))

@@ -11,7 +11,7 @@ from sqlglot import exp
 from broker_sql.analysis import serdes
 from broker_sql.analysis.names import Layout
 from broker_sql.analysis.settings import Settings
-from broker_sql.analysis.typed import compiled
+from broker_sql.analysis.typed import compiled, row_maker
 from broker_sql.catalog import Format, KeyWindow
 from broker_sql.types import Column, Kind, SqlType
 from broker_streams.dsl.builder import StreamsBuilder
@@ -63,11 +63,11 @@ class Stage:
     def to(self, flow: Any, **changes: Any) -> Stage:
         return replace(self, flow=flow, **changes)
 
-    def key_serde(self, topic: str = "") -> Any:
-        return serdes.key_serde(self.key_format, self.key, self.window, self.context.settings, topic)
+    def key_serde(self) -> Any:
+        return serdes.key_serde(self.key_format, self.key, self.window)
 
-    def row_serde(self, topic: str = "") -> Any:
-        return serdes.row_serde(self.value_format, self.layout, self.context.settings, topic)
+    def row_serde(self) -> Any:
+        return serdes.row_serde(self.value_format, self.layout)
 
     def evaluator(self, node: exp.Expr, target: SqlType | None = None) -> Callable[[Row], Any]:
         """A function of a row."""
@@ -77,12 +77,7 @@ class Stage:
         self, nodes: Sequence[exp.Expr], targets: Sequence[SqlType | None] | None = None
     ) -> Callable[[Row], Row]:
         """A function that makes a row of the values of expressions."""
-        return row_of([self.evaluator(*each) for each in zip(nodes, targets or [None] * len(nodes), strict=True)])
-
-
-def row_of(calls: Sequence[Callable[[Row], Any]]) -> Callable[[Row], Row]:
-    made = tuple(calls)
-    return lambda row: tuple([call(row) for call in made])
+        return row_maker(nodes, self.layout, self.context.settings, targets)
 
 
 def key_columns(named: Sequence[tuple[str, SqlType]]) -> tuple[Column, ...]:

@@ -132,16 +132,16 @@ class Session:
             key = Windowed(key, Window(*record.window))
         value = _row(record.value, source.schema.value)
         return (
-            serdes.source_key_serde(source, self.settings).serialize(source.topic, key),
-            serdes.source_value_serde(source, self.settings).serialize(source.topic, value),
+            serdes.source_key_serde(source).serialize(source.topic, key),
+            serdes.source_value_serde(source).serialize(source.topic, value),
         )
 
     def _decoded(self, topic: str, key: bytes | None, value: bytes | None, at: int) -> CaseRecord:
         source = self.source_of(topic)
-        found = serdes.source_key_serde(source, self.settings).deserialize(topic, key)
+        found = serdes.source_key_serde(source).deserialize(topic, key)
         window = (found.window.start_ms, found.window.end_ms) if isinstance(found, Windowed) else None
         row = found.key if isinstance(found, Windowed) else found
-        values = serdes.source_value_serde(source, self.settings).deserialize(topic, value)
+        values = serdes.source_value_serde(source).deserialize(topic, value)
         return CaseRecord(topic, _shown(row), _shown(values), at, window)
 
 

@@ -132,8 +132,8 @@ class Engine:
     def _create_topic(self, source: SourceInfo, settings: Settings, *, only_first: bool) -> None:
         self.partitions.setdefault(source.topic, source.partitions or 1)
         for part, serde in (
-            ("key", serdes.source_key_serde(source, settings)),
-            ("value", serdes.source_value_serde(source, settings)),
+            ("key", serdes.source_key_serde(source)),
+            ("value", serdes.source_value_serde(source)),
         ):
             serde = getattr(serde, "inner", serde)
             register(self.registry.memory, serde, source.topic, is_key=part == "key", only_first=only_first)
