@@ -15,11 +15,15 @@ from typing import Final
 from broker_sql.functions.calls import ArgumentType
 from broker_sql.types import (
     BIGINT,
+    DATE,
     DOUBLE,
     INTEGER,
     INTERVAL_UNIT,
     MAX_PRECISION,
     PRIMITIVES,
+    STRING,
+    TIME,
+    TIMESTAMP,
     Array,
     Decimal,
     IntervalUnitType,
@@ -43,7 +47,9 @@ def _step(kind: SqlType) -> int | None:
 
 
 def widens(given: SqlType, wanted: SqlType) -> bool:
-    """True if an implicit cast exists: from INTEGER to BIGINT to DECIMAL to DOUBLE, each to all later ones."""
+    """True if an implicit cast exists: from INTEGER to BIGINT to DECIMAL to DOUBLE, and from STRING to times."""
+    if given == STRING:
+        return wanted in (DATE, TIME, TIMESTAMP)
     low, high = _step(given), _step(wanted)
     return low is not None and high is not None and low < high
 

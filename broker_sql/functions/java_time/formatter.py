@@ -48,14 +48,14 @@ class Formatter:
         days, rest_ms = divmod(time_ms + offset_s * 1000, _MS_PER_DAY)
         return self._write(Moment(days, rest_ms * 1_000_000, zone, offset_s))
 
-    def _read(self, text: str) -> Fields:
+    def _read(self, text: str, *, whole: bool = True) -> Fields:
         fields, at = Fields(), 0
         try:
             for each in self._elements:
                 at = each.read(text, at, fields)
         except NotParsed as error:
             raise ValueError(f"Text '{text}' could not be parsed at index {error.at}") from None
-        if at < len(text):
+        if whole and at < len(text):
             raise ValueError(f"Text '{text}' could not be parsed, unparsed text found at index {at}")
         for name, value in fields.numbers.items():
             least, most = RANGES.get(name, (value, value))
@@ -63,9 +63,11 @@ class Formatter:
                 raise _invalid(text, f"Invalid value for {name} (valid values {least} - {most}): {value}")
         return fields
 
-    def read_date(self, text: str) -> int:
-        """Return days since 1970. A field that is missing is that of 1970-01-01. Raises ValueError."""
-        fields = self._read(text)
+    def read_date(self, text: str, *, whole: bool = True) -> int:
+        """Return days since 1970. A field that is missing is that of 1970-01-01. Raises ValueError.
+
+        `whole` False: the text may go on behind the date."""
+        fields = self._read(text, whole=whole)
         if fields.numbers.keys() - DATE_FIELDS:
             raise ValueError("Date format contains time field.")
         return _days(fields.numbers, text)

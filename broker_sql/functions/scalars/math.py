@@ -329,6 +329,10 @@ _geo_distance = GEO.scalar(
 )
 
 
+def _radians(degrees: float) -> float:
+    return degrees / 180 * math.pi  # in this order ksqlDB's query tests have the last digits
+
+
 @_geo_distance("(lat1 DOUBLE, lon1 DOUBLE, lat2 DOUBLE, lon2 DOUBLE, [unit STRING]) DOUBLE")
 def _(
     lat1: float | None, lon1: float | None, lat2: float | None, lon2: float | None, unit: str | None = "KM"
@@ -344,8 +348,6 @@ def _(
     if unit is not None and unit.upper() not in _UNITS:
         raise ValueError(f"GEO_DISTANCE: unit {unit!r}: KM or MILES is expected")
     radius = _EARTH_RADIUS[_UNITS[(unit or "KM").upper()]]
-    north, east = math.radians(lat2 - lat1), math.radians(lon2 - lon1)
-    chord = math.sin(north / 2) ** 2 + math.sin(east / 2) ** 2 * math.cos(math.radians(lat1)) * math.cos(
-        math.radians(lat2)
-    )
+    north, east = _radians(lat2 - lat1), _radians(lon2 - lon1)
+    chord = math.sin(north / 2) ** 2 + math.sin(east / 2) ** 2 * math.cos(_radians(lat1)) * math.cos(_radians(lat2))
     return 2 * math.asin(math.sqrt(chord)) * radius

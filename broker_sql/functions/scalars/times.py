@@ -111,11 +111,15 @@ def _define_dates() -> None:
     def _(days: int, pattern: str) -> str:
         return _formatted("date", pattern, lambda each: each.write_date(days), lambda: java_format.date_text(days))
 
-    read = TIME.scalar("parse_date", "The date in a text.", text="the text", pattern=_PATTERN)
-    old_read = TIME.scalar("stringtodate", "As PARSE_DATE, to days (deprecated).", text="the text", pattern=_PATTERN)
+    @TIME.scalar(
+        "parse_date", "The date at the begin of a text: what follows it is ignored.", text="the text", pattern=_PATTERN
+    )("(text STRING, pattern STRING) DATE", strict=True)
+    def _(text: str, pattern: str) -> int:
+        return _parsed("date", text, pattern, lambda each: each.read_date(text, whole=False))
 
-    @read("(text STRING, pattern STRING) DATE", strict=True)
-    @old_read("(text STRING, pattern STRING) INT", strict=True)
+    @TIME.scalar("stringtodate", "The days of the date in a text (deprecated).", text="the text", pattern=_PATTERN)(
+        "(text STRING, pattern STRING) INT", strict=True
+    )
     def _(text: str, pattern: str) -> int:
         return _parsed("date", text, pattern, lambda each: each.read_date(text))
 
