@@ -12,6 +12,11 @@ from typing import Any, Final
 _SIGN_FLIP: Final = bytes(each ^ 0x80 for each in range(256))
 
 
+def no_operand() -> None:
+    """Raise ArithmeticError: in a lambda, ksqlDB's operators fail on NULL."""
+    raise ArithmeticError("an operator in a lambda got NULL; COALESCE gives another value")
+
+
 def divide_doubles(left: float, right: float) -> float:
     """Divide by zero as Java does: an infinity, or NaN."""
     if right:

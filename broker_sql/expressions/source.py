@@ -56,6 +56,7 @@ class Source:
         self._depth = 1
         self._names = 0
         self._columns: set[int] = set()
+        self._lambdas = 0
         self.objects: dict[str, Any] = {}
 
     # Lines
@@ -118,6 +119,15 @@ class Source:
             return Operand(code, nullable, atomic=False)
         return Operand(f"(None if {' or '.join(f'{each} is None' for each in tests)} else {code})", True, atomic=False)
 
+    def _computed(self, operands: Sequence[Operand], code: str) -> Operand:
+        """Return the code of an operator on values. In a lambda, an operand that is NULL fails the call around it."""
+        tests = _tests(operands) if self._lambdas else []
+        if tests:
+            with self.block(f"if {' or '.join(f'{each} is None' for each in tests)}:"):
+                self.line(f"{self.constant(operations.no_operand)}()")
+            return Operand(code, nullable=False, atomic=False)
+        return self._when_known(operands, code)
+
     def emit(self, each: Tree) -> Operand:
         """Return the code of a tree, after the statements that it needs."""
         return _EMITTERS[type(each)](self, each)
@@ -172,8 +182,8 @@ class Source:
     def negate(self, each: tree.Negate) -> Operand:
         operand = self.value(each.operand)
         if isinstance(each.kind, Decimal):
-            return self._when_known([operand], f"{self.constant(operations.negate_decimal)}({operand.code})")
-        found = self._when_known([operand], f"-{operand.code}")
+            return self._computed([operand], f"{self.constant(operations.negate_decimal)}({operand.code})")
+        found = self._computed([operand], f"-{operand.code}")
         return found if each.kind == DOUBLE else self._wrapped(found, each.kind)
 
     def _wrapped(self, operand: Operand, kind: SqlType | None) -> Operand:
@@ -192,7 +202,7 @@ class Source:
             return self._double_quotient(each) if each.kind == DOUBLE else self._integer_quotient(each)
         atoms: list[Operand] = []
         code = self._sum(each, each.kind, atoms)
-        found = self._when_known(atoms, code)
+        found = self._computed(atoms, code)
         return found if each.kind == DOUBLE else self._wrapped(found, each.kind)
 
     def _sum(self, each: Tree, kind: SqlType | None, atoms: list[Operand]) -> str:
@@ -210,14 +220,12 @@ class Source:
         code = f"{self.constant(function)}({left.code}, {right.code})"
         if each.op == "/":
             code = f"({left.code} / {right.code} if {right.code} else {code})"
-        return self._when_known([left, right], code)
+        return self._computed([left, right], code)
 
     def _integer_quotient(self, each: tree.Arithmetic) -> Operand:
         """Divide towards zero; the remainder has the sign of the dividend."""
         left, right = self.value(each.left), self.value(each.right)
-        result = self.atom(
-            self._when_known([left, right], f"{left.code} {'//' if each.op == '/' else '%'} {right.code}")
-        )
+        result = self.atom(self._computed([left, right], f"{left.code} {'//' if each.op == '/' else '%'} {right.code}"))
         known = f"{result.code} is not None and " if result.nullable else ""
         if each.op == "/":
             with self.block(f"if {known}{result.code} < 0 and {result.code} * {right.code} != {left.code}:"):
@@ -245,11 +253,11 @@ class Source:
                     context = self.constant(decimal_context(sum(_digits(part.kind) for part in each.parts)))
                 unit = self.constant(decimal.Decimal((0, (1,), -kind.scale)))
                 code = f"{self.constant(function)}({operands}, {unit}, {context})"
-        return self._when_known([left, right], code)
+        return self._computed([left, right], code)
 
     def concat(self, each: tree.Concat) -> Operand:
         left, right = self.value(each.left), self.value(each.right)
-        return self._when_known([left, right], f"{left.code} + {right.code}")
+        return self._computed([left, right], f"{left.code} + {right.code}")
 
     def compare(self, each: tree.Compare) -> Operand:
         left, right = self.value(each.left), self.value(each.right)
@@ -388,8 +396,10 @@ class Source:
     def function(self, each: tree.Function) -> Operand:
         name = self.fresh("f")
         parameters = ", ".join(f"p_{each_name.encode().hex()}" for each_name in each.parameters)
+        self._lambdas += 1
         with self.block(f"def {name}({parameters}):"):
             self.line(f"return {self.emit(each.body).code}")
+        self._lambdas -= 1
         return Operand(name, nullable=False)
 
 

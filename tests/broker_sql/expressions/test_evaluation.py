@@ -199,6 +199,21 @@ def test_parts_of_values_and_calls(columns: Columns, text: str, values: dict[str
         ("COUNTED(FAIL(i), 1)", {"i": 1}, 1, ("it fails", "FAIL(I)")),
         ("COUNTED(i / 0, 1)", {"i": 1}, None, ("integer division or modulo by zero", "COUNTED((I / 0), 1)")),
         ("ARRAY[1, i / 0]", {"i": 1}, [1, None], ("integer division or modulo by zero", "(I / 0)")),
+        (
+            "APPLY(i, x => x + 1)",
+            {"i": None},
+            None,
+            ("an operator in a lambda got NULL; COALESCE gives another value", "APPLY(I, (X) => (X + 1))"),
+        ),
+        (
+            "APPLY(i, x => COUNTED(x, 1) < 3 AND x % 5 = 0)",
+            {"i": None},
+            None,
+            (
+                "an operator in a lambda got NULL; COALESCE gives another value",
+                "APPLY(I, (X) => ((COUNTED(X, 1) < 3) AND ((X % 5) = 0)))",
+            ),
+        ),
         ("APPLY(i, x => x / 0)", {"i": 1}, None, ("integer division or modulo by zero", "APPLY(I, (X) => (X / 0))")),
     ],
 )
