@@ -133,7 +133,9 @@ class Reader:
                             idle.difference_update(part)
                 if not loops:
                     continue
-                done, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
+                # Partitions without a leader do not wait for those of others: `_locate` has paused.
+                timeout_s = 0 if idle else None
+                done, _ = await asyncio.wait(loops, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     del loops[task]
                     idle |= task.result()

@@ -10,12 +10,15 @@ import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
 from broker_cy.admin import AdminClient, ClientError, Failure
+from broker_cy.admin.caller import Leaders
 from broker_cy.admin.fetched import Chunk, RowForm, decode_partition
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import MAX_TIMESTAMP, Isolation
 from broker_cy.admin.records import Span, Start
 from broker_cy.admin.topics import NewTopic
+from broker_cy.client.deadline import Deadline
 from broker_cy.client.partitioner import partition_of
+from broker_cy.client.pool import Peer
 from broker_cy.core.crc32c import value as crc32c
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.murmur2 import murmur2
@@ -186,6 +189,40 @@ def test_a_reader_follows_what_arrives_and_skips_what_was_deleted(run: Run, name
             with pytest.raises(ClientError) as raised:
                 await anext(aiter(reader))
             assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(job)
+
+
+def test_a_partition_without_a_leader_is_looked_for_while_others_are_read(
+    run: Run, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, a reader stands still in a partition whose leader was gone for a moment, as long as another leader
+    answers.
+    """
+    first, second = TopicPartition(name, 0), TopicPartition(f"{name}-2", 0)
+    looks = 0
+
+    class WithoutLeader(Leaders):
+        async def locate(
+            self, keys: list[TopicPartition], deadline: Deadline
+        ) -> tuple[dict[Peer, list[TopicPartition]], dict[TopicPartition, ClientError]]:
+            nonlocal looks
+            looks += 1
+            gone = [key for key in keys if key == second and looks <= 2]
+            places, failed = await super().locate([key for key in keys if key not in gone], deadline)
+            error = ClientError(Failure.REFUSED, "LEADER_NOT_AVAILABLE", code=ErrorCode.LEADER_NOT_AVAILABLE)
+            return places, {**failed, **dict.fromkeys(gone, error)}
+
+    monkeypatch.setattr("broker_cy.admin.reader.Leaders", WithoutLeader)
+
+    async def job(client: AdminClient) -> None:
+        (await client.topics.create([NewTopic(key.topic, 1, 1) for key in (first, second)])).whole()
+        for key in (first, second):
+            await client.records.producer().send_batch(key, [Record(value=b"x")])
+        async with client.records.reader({first: 0, second: 0}) as reader, asyncio.timeout(TIMEOUT_S):
+            chunks = aiter(reader)
+            assert [(await anext(chunks)).partition for _ in range(2)] == [first, second]
+        assert looks == 3
 
     run(job)
 
