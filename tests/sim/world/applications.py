@@ -81,6 +81,10 @@ class Application:
         return self._found
 
     def _look(self) -> list[Lagging]:
+        for key in self._partitions(*SOURCES, *OUTPUTS):
+            if log_of(self._world.cluster, key) is None:
+                # A leader resigns before the next one knows of itself.
+                return [Lagging(f"the leader of {key}")]
         given: dict[str, Given] = {}
         for key in self._partitions(*SOURCES):
             for record in self._committed(key):
