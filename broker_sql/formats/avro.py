@@ -369,15 +369,22 @@ def _map_to_library(inner: Convert | None, *, is_array: bool) -> Convert:
 
 def _struct_to_library(shape: Shape, schema: Mapping[str, Any]) -> Convert | None:
     schemas = {each["name"]: each["type"] for each in schema["fields"]}
-    plan = tuple((name, _field_name(name), to_library(each, schemas[_field_name(name)])) for name, each in shape.fields)
-    if all(name == written and convert is None for name, written, convert in plan):
+    plan = tuple(
+        (name, _field_name(name), to_library(each, schemas[_field_name(name)]), each.default)
+        for name, each in shape.fields
+    )
+    if all(name == written and convert is None and default is None for name, written, convert, default in plan):
         return None
 
     def write(value: dict[str, Any]) -> dict[str, Any]:
         found = {}
-        for name, written, convert in plan:
+        for name, written, convert, default in plan:
             given = value.get(name)
-            found[written] = given if given is None or convert is None else convert(given)
+            if given is None:
+                # As Connect's Struct: a field without a value has its default.
+                found[written] = default
+            else:
+                found[written] = given if convert is None else convert(given)
         return found
 
     return write

@@ -89,7 +89,7 @@ def _needs_quotes(text: str, delimiter: str, *, is_first: bool) -> bool:
     if not text:
         return is_first
     first = text[0]
-    if is_first and (first < " " or "!" < first < "#" or "+" < first < "-" or first > "~"):
+    if is_first and not (first.isascii() and first.isalnum()):
         return True
     if first <= "#" or text[-1] <= " ":
         return True

@@ -379,21 +379,19 @@ def _writer(shape: RowShape) -> Write:
 
 
 def dumped(value: Any) -> bytes:
-    """Return the text of a value. A surrogate without its pair becomes `?`, as in Java."""
+    """Return the text of a value. A surrogate without its pair becomes `?`, and a NULL key `null`, as in Java."""
     try:
         return orjson.dumps(value)
-    except orjson.JSONEncodeError as error:
-        if "surrogate" not in str(error):
-            raise ValueError(str(error)) from None
-        return orjson.dumps(_without_surrogates(value))
+    except orjson.JSONEncodeError:
+        return orjson.dumps(_cleaned(value))
 
 
-def _without_surrogates(value: Any) -> Any:
+def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(each) for key, each in value.items()}
-    return [_without_surrogates(each) for each in value] if isinstance(value, list) else value
+        return {"null" if key is None else _cleaned(key): _cleaned(each) for key, each in value.items()}
+    return [_cleaned(each) for each in value] if isinstance(value, list) else value
 
 
 def encoding(kind: SqlType) -> Coerce | None:

@@ -109,8 +109,8 @@ class MemoryRegistry:
         if self.options.normalizes:
             parsed = parsed.normalized()
         canonical = schema._replace(text=parsed.canonical)
-        found = self._ids.get(canonical)
         versions = self.subjects.get(subject, [])
+        found = next((each for each in versions if self._by_id[each][0] == canonical), self._ids.get(canonical))
         if found is None or found not in versions:
             if not self.options.registers:
                 raise SerdeError(f"subject {subject} does not have this schema, and auto.register.schemas is false")

@@ -55,6 +55,11 @@ def test_a_value_is_written_as_json_and_read_back(kind: SqlType, value: Any, tex
     assert single.deserialize("t", text) == (value,)
 
 
+def test_a_null_key_of_a_map_is_the_text_null() -> None:
+    serde = value_serde("JSON", types.Map(types.STRING, types.INTEGER), types.Map(types.STRING, types.DOUBLE))
+    assert serde.serialize("t", ({None: 1, "a": 2}, {None: 1.0})) == b'{"C0":{"null":1,"a":2},"C1":{"null":1.0}}'
+
+
 # What a column of a type reads from JSON.
 COERCED: list[tuple[SqlType, str, Any]] = [
     (types.INTEGER, '"12"', 12),
@@ -173,9 +178,10 @@ def test_kafka_takes_one_column_of_some_types_and_none_takes_no_column() -> None
         ((types.INTEGER, types.BIGINT, types.DOUBLE), (1, 2, 1e10), "1,2,1.0E10"),
         ((types.STRING, types.STRING), ("a,b", 'c"d'), '"a,b","c""d"'),
         ((types.STRING, types.STRING), (None, None), ","),
-        ((types.STRING, types.STRING), ("-1", " x"), '-1," x"'),
+        ((types.STRING, types.STRING), ("-1", " x"), '"-1"," x"'),
         ((types.STRING, types.STRING), ("\u00e9", "\u00e9"), '"\u00e9",\u00e9'),
         ((types.STRING, types.STRING), ("a\nb", "#c"), '"a\nb","#c"'),
+        ((types.INTEGER, types.INTEGER), (-1, -1), '"-1",-1'),
         ((types.BOOLEAN, types.BYTES), (True, b"abc"), "true,YWJj"),
         ((types.Decimal(12, 10), types.DATE, types.TIME), (Decimal("1E-10"), 3, 4), "0.0000000001,3,4"),
     ],

@@ -29,6 +29,9 @@ _SCOPE: Final = "query-tests"
 URL: Final = f"mock://{_SCOPE}"
 # A record: key, value, timestamp, headers.
 Stored = tuple[bytes | None, bytes | None, int, tuple[tuple[str, bytes | None], ...]]
+_DEFAULT_PARTITIONS: Final = 4
+# Schemas that others refer to take no id that a case may name.
+_REFERENCES: Final = 100_000
 _KINDS: Final = {"AVRO": Kind.AVRO, "JSON_SR": Kind.JSON, "JSON": Kind.JSON, "PROTOBUF": Kind.PROTOBUF}
 
 
@@ -46,13 +49,15 @@ class CaseRegistry:
         memory = self.memory
         known = tuple(_reference(each) for each in references or ())
         for each in references or ():
-            self.add(each["name"], kind, each["schema"], None, each.get("references"))
+            self.add(
+                each["name"], kind, each["schema"], _REFERENCES + len(self.memory.subjects), each.get("references")
+            )
         given = SchemaText(kind, text, known)
         parsed = memory.parsed(given)
         canonical = given._replace(text=parsed.canonical)
         number = schema_id if schema_id is not None else memory._ids.get(canonical)
         if number is None:
-            number = max(memory._by_id, default=0) + 1
+            number = max((each for each in memory._by_id if each < _REFERENCES), default=0) + 1
         memory._by_id[number] = canonical, parsed
         memory._ids[canonical] = number
         versions = memory.subjects.setdefault(subject, [])
@@ -85,12 +90,13 @@ class Engine:
         self._declare()
 
     def _declare(self) -> None:
+        for topic in self.case.topics:
+            self.partitions[topic["name"]] = topic.get("partitions", 1)
         for text in self.case.statements:
             self._declare_of(text)
         for record in (*self.case.inputs, *self.case.outputs):
-            self.partitions.setdefault(record.topic, 1)
+            self.partitions.setdefault(record.topic, _DEFAULT_PARTITIONS)
         for topic in self.case.topics:
-            self.partitions[topic["name"]] = topic.get("partitions", 1)
             for part in ("key", "value"):
                 schema = topic.get(f"{part}Schema")
                 if schema is not None:
@@ -109,7 +115,9 @@ class Engine:
             if isinstance(each, CreateSource):
                 name, count = (each.properties.find(key) for key in ("KAFKA_TOPIC", "PARTITIONS"))
                 if name is not None:
-                    self.partitions[str(name.value)] = 1 if count is None else int(str(count.value))
+                    self.partitions.setdefault(str(name.value), _DEFAULT_PARTITIONS)
+                    if count is not None:
+                        self.partitions[str(name.value)] = int(str(count.value))
 
     def execute(self, statement: Statement) -> None:
         """Raises SqlError."""
@@ -130,7 +138,7 @@ class Engine:
             self.queries[planned.query_id] = planned
 
     def _create_topic(self, source: SourceInfo, settings: Settings, *, only_first: bool) -> None:
-        self.partitions.setdefault(source.topic, source.partitions or 1)
+        self.partitions.setdefault(source.topic, source.partitions or _DEFAULT_PARTITIONS)
         for part, serde in (
             ("key", serdes.source_key_serde(source)),
             ("value", serdes.source_value_serde(source)),

@@ -20,6 +20,7 @@ from broker_sql.formats.connect import DECIMAL, Base, Shape, shape_of_row
 from broker_sql.formats.protobuf import Messages
 from broker_sql.formats.protobuf import schema_text as message_text
 from broker_sql.formats.registered import RegisteredSerde
+from broker_sql.java_format import EXACT
 from broker_sql.types import Column, SqlType
 from broker_streams.serdes import primitives
 from broker_streams.serdes.schemas.lookups import MemoryRegistry, parse
@@ -147,7 +148,7 @@ def of_spec(value: Any, shape: Shape) -> Any:
         assert shape.element is not None
         return {key: of_spec(each, shape.element) for key, each in value.items()}
     if shape.name == DECIMAL:
-        return Decimal(str(value)).quantize(Decimal((0, (1,), -shape.scale)))
+        return EXACT.quantize(Decimal(str(value)), Decimal((0, (1,), -shape.scale)))
     if shape.base is Base.BYTES:
         return base64.b64decode(value)
     if shape.base in (Base.FLOAT32, Base.FLOAT64):
@@ -159,8 +160,10 @@ def of_spec(value: Any, shape: Shape) -> Any:
     return int(str(value))
 
 
-def to_spec(value: Any) -> Any:
-    """A value of a shape as the text of a case has it: keys of maps are text."""
+def to_spec(value: Any, *, is_top: bool = True) -> Any:
+    """A value of a shape as the text of a case has it: keys of maps are text, a field of no bytes is null."""
+    if isinstance(value, dict) and is_top:
+        return {name: None if each == b"" else to_spec(each, is_top=False) for name, each in value.items()}
     if isinstance(value, dict):
-        return {"null" if key is None else str(key): to_spec(each) for key, each in value.items()}
-    return [to_spec(each) for each in value] if isinstance(value, list) else value
+        return {"null" if key is None else str(key): to_spec(each, is_top=False) for key, each in value.items()}
+    return [to_spec(each, is_top=False) for each in value] if isinstance(value, list) else value
