@@ -16,7 +16,6 @@ from broker_sql.expressions.casts import cast, castable, coerce, implicit, wider
 from broker_sql.expressions.compiled import Compiled, compile, compile_all, predicate, type_of
 from broker_sql.expressions.literals import literal
 from broker_sql.expressions.scope import Columns, Functions, Log, Scope
-from broker_sql.expressions.texts import text_of
 
 __all__ = [
     "Columns",
@@ -32,7 +31,6 @@ __all__ = [
     "implicit",
     "literal",
     "predicate",
-    "text_of",
     "type_of",
     "wider",
 ]

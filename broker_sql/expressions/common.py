@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from broker_sql.dialect import to_text
 from broker_sql.dialect.nodes import CreateArray, CreateMap, CreateStruct, location
 from broker_sql.errors import AnalysisError
 from broker_sql.expressions import casts, literals
-from broker_sql.expressions.texts import text_of
 from broker_sql.java_format import exact_boolean
 from broker_sql.types import BOOLEAN, BYTES, DATE, STRING, TIME, TIMESTAMP, Array, Decimal, Map, SqlType, Struct
 
@@ -97,7 +97,7 @@ def _fits(first: SqlType, each: _Entry) -> None:
 
 def _mismatch(kind: SqlType, each: _Entry) -> AnalysisError:
     return AnalysisError(
-        f"operator does not exist: {kind} = {each.kind} ({text_of(each.node)})\n"
+        f"operator does not exist: {kind} = {each.kind} ({to_text(each.node)})\n"
         "Hint: You might need to add explicit type casts.",
         location(each.node),
     )

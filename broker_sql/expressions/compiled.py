@@ -9,13 +9,13 @@ from typing import Any
 
 from sqlglot import exp
 
+from broker_sql.dialect import to_text
 from broker_sql.dialect.nodes import location
 from broker_sql.errors import AnalysisError
 from broker_sql.expressions import tree
 from broker_sql.expressions.resolve import implicitly, resolve
 from broker_sql.expressions.scope import Log, Scope
 from broker_sql.expressions.source import Source
-from broker_sql.expressions.texts import text_of
 from broker_sql.types import BOOLEAN, SqlType
 
 Row = Sequence[Any]
@@ -81,7 +81,7 @@ def predicate(node: exp.Expr, scope: Scope, word: str = "WHERE") -> Compiled:
         raise AnalysisError(f"Error in {word} expression: {error.message}", error.location) from None
     if found.kind != BOOLEAN:
         raise AnalysisError(
-            f"Type error in {word} expression: Should evaluate to boolean but is {text_of(node)} ({found.kind}) "
+            f"Type error in {word} expression: Should evaluate to boolean but is {to_text(node)} ({found.kind}) "
             "instead.",
             location(node),
         )

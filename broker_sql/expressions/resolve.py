@@ -12,13 +12,12 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from broker_sql.dialect import nodes
+from broker_sql.dialect import nodes, to_text
 from broker_sql.dialect.nodes import location
 from broker_sql.errors import AnalysisError
 from broker_sql.expressions import casts, literals, rules, tree
 from broker_sql.expressions.common import common_type
 from broker_sql.expressions.scope import Scope
-from broker_sql.expressions.texts import text_of
 from broker_sql.expressions.tree import Tree
 from broker_sql.java_format import exact_boolean
 from broker_sql.types import (
@@ -60,7 +59,7 @@ def resolve(node: exp.Expr, scope: Scope) -> Tree:
         return tree.Const(found[0], node, found[1])
     handler = _HANDLERS.get(type(node))
     if handler is None:
-        raise AnalysisError(f"{text_of(node)} is no expression", location(node))
+        raise AnalysisError(f"{to_text(node)} is no expression", location(node))
     return handler(node, scope)
 
 
@@ -94,7 +93,7 @@ def implicitly(operand: Tree, target: SqlType) -> Tree:
     """Return the operand as a wider type. Raises AnalysisError if that needs a CAST."""
     if operand.kind is not None and not casts.implicit(operand.kind, target):
         raise AnalysisError(
-            f"{text_of(operand.node)} is {operand.kind}, {target} is expected: use CAST", location(operand.node)
+            f"{to_text(operand.node)} is {operand.kind}, {target} is expected: use CAST", location(operand.node)
         )
     return converted(operand, target)
 
@@ -107,7 +106,7 @@ def _column(node: exp.Column, scope: Scope) -> Tree:
     if found is None:
         near = difflib.get_close_matches(name, dict.fromkeys(column for _, column in scope.columns), n=3, cutoff=0.5)
         hint = f" Nearest names: {', '.join(near)}" if near else ""
-        raise AnalysisError(f"Column '{text_of(node)}' cannot be resolved.{hint}", location(node))
+        raise AnalysisError(f"Column '{to_text(node)}' cannot be resolved.{hint}", location(node))
     index, kind = found
     return tree.Slot(kind, node, index)
 
@@ -119,7 +118,7 @@ def _paren(node: exp.Expr, scope: Scope) -> Tree:
 def _typed(operand: Tree, node: exp.Expr) -> SqlType:
     if operand.kind is None:
         raise AnalysisError(
-            f"{text_of(node)}: NULL has no type here; cast it, as in CAST(NULL AS BIGINT)", location(operand.node)
+            f"{to_text(node)}: NULL has no type here; cast it, as in CAST(NULL AS BIGINT)", location(operand.node)
         )
     return operand.kind
 
@@ -131,7 +130,7 @@ def _arithmetic(node: exp.Binary, scope: Scope) -> Tree:
     kind = rules.arithmetic(op, left_kind, right_kind)
     if kind is None:
         raise AnalysisError(
-            f"Error processing expression: {text_of(node)}. Unsupported arithmetic types. {_base(left_kind)} "
+            f"Error processing expression: {to_text(node)}. Unsupported arithmetic types. {_base(left_kind)} "
             f"{_base(right_kind)}: two numbers are allowed, and with + two values of STRING",
             location(node),
         )
@@ -161,7 +160,7 @@ def _negate(node: exp.Neg, scope: Scope) -> Tree:
     operand = resolve(node.this, scope)
     kind = _typed(operand, node)
     if not casts.is_number(kind):
-        raise AnalysisError(f"{text_of(node)}: - is for numbers, got {kind}", location(node))
+        raise AnalysisError(f"{to_text(node)}: - is for numbers, got {kind}", location(node))
     return tree.Negate(kind, node, operand)
 
 
@@ -194,7 +193,7 @@ def compared(node: exp.Expr, left: Tree, right: Tree) -> Tree:
         raise AnalysisError(f"Comparison with NULL not supported: {kinds}. IS NULL is allowed", location(node))
     if not rules.comparable(op, left.kind, right.kind):
         raise AnalysisError(
-            f"Cannot compare {text_of(left.node)} ({left.kind}) to {text_of(right.node)} ({right.kind}) with {name}.",
+            f"Cannot compare {to_text(left.node)} ({left.kind}) to {to_text(right.node)} ({right.kind}) with {name}.",
             location(node),
         )
     left_kind, right_kind = rules.compared_as(left.kind, right.kind)
@@ -230,7 +229,7 @@ def _between(node: exp.Between, scope: Scope) -> Tree:
 def _boolean(operand: Tree, word: str) -> Tree:
     if operand.kind not in (BOOLEAN, None):
         raise AnalysisError(
-            f"{word}: BOOLEAN is expected, {text_of(operand.node)} is {operand.kind}", location(operand.node)
+            f"{word}: BOOLEAN is expected, {to_text(operand.node)} is {operand.kind}", location(operand.node)
         )
     return converted(operand, BOOLEAN)
 
@@ -251,7 +250,7 @@ def _not(node: exp.Not, scope: Scope) -> Tree:
 
 def _is(node: exp.Is, scope: Scope) -> Tree:
     if not isinstance(node.expression, exp.Null):
-        raise AnalysisError(f"{text_of(node)}: IS [NOT] NULL is allowed", location(node))
+        raise AnalysisError(f"{to_text(node)}: IS [NOT] NULL is allowed", location(node))
     return tree.IsNull(BOOLEAN, node, resolve(node.this, scope))
 
 
@@ -274,7 +273,7 @@ def _like(node: exp.Like, scope: Scope) -> Tree:
     sides = [resolve(node.this, scope), resolve(pattern, scope)]
     for side in sides:
         if side.kind not in (STRING, None):
-            raise AnalysisError(f"LIKE: STRING is expected, {text_of(side.node)} is {side.kind}", location(side.node))
+            raise AnalysisError(f"LIKE: STRING is expected, {to_text(side.node)} is {side.kind}", location(side.node))
     value, like = (converted(side, STRING) for side in sides)
     return tree.Like(BOOLEAN, node, value, like, escape)
 
@@ -304,7 +303,7 @@ def _case(node: exp.Case, scope: Scope) -> Tree:
         condition = resolve(when, scope)
         if condition.kind != BOOLEAN:
             raise AnalysisError(
-                f"WHEN operand type should be boolean.\nType for '{text_of(when)}' is {condition.kind}", location(when)
+                f"WHEN operand type should be boolean.\nType for '{to_text(when)}' is {condition.kind}", location(when)
             )
         conditions.append(condition)
         results.append(resolve(each.args["true"], scope))
@@ -326,7 +325,7 @@ def _case_type(node: exp.Case, results: Sequence[Tree], default: Tree | None) ->
             kind,
             each,
             "Invalid Case expression. Type for all 'THEN' clauses should be the same.\n"
-            f"THEN expression '{text_of(each.node)}' has type: {each.kind}.\nPrevious THEN expression(s) type: {kind}.",
+            f"THEN expression '{to_text(each.node)}' has type: {each.kind}.\nPrevious THEN expression(s) type: {kind}.",
         )
     if default is not None:
         kind = _joined(
@@ -359,16 +358,16 @@ def _bracket(node: exp.Bracket, scope: Scope) -> Tree:
         case Array(element):
             if index.kind not in (INTEGER, BIGINT):
                 raise AnalysisError(
-                    f"{text_of(node)}: an index of INTEGER or BIGINT is expected, got {index.kind}", location(node)
+                    f"{to_text(node)}: an index of INTEGER or BIGINT is expected, got {index.kind}", location(node)
                 )
             return tree.Item(element, node, base, index)
         case Map(key, value):
             if index.kind is not None and not casts.implicit(index.kind, key):
-                raise AnalysisError(f"{text_of(node)}: a key of {key} is expected, got {index.kind}", location(node))
+                raise AnalysisError(f"{to_text(node)}: a key of {key} is expected, got {index.kind}", location(node))
             return tree.Lookup(value, node, base, converted(index, key))
-    text = f"{text_of(node.this)}[{text_of(node.expressions[0])}]"
+    text = f"{to_text(node.this)}[{to_text(node.expressions[0])}]"
     hint = (
-        f" Use the dereference operator for STRUCTs: {text_of(node.this)}->FIELD"
+        f" Use the dereference operator for STRUCTs: {to_text(node.this)}->FIELD"
         if isinstance(base.kind, Struct)
         else ""
     )
@@ -378,12 +377,12 @@ def _bracket(node: exp.Bracket, scope: Scope) -> Tree:
 def _dereference(node: nodes.Dereference, scope: Scope) -> Tree:
     base = resolve(node.this, scope)
     if not isinstance(base.kind, Struct):
-        raise AnalysisError(f"{text_of(node)}: -> is for a STRUCT, {text_of(node.this)} is {base.kind}", location(node))
+        raise AnalysisError(f"{to_text(node)}: -> is for a STRUCT, {to_text(node.this)} is {base.kind}", location(node))
     kind = base.kind.field(node.field)
     if kind is None:
         allowed = ", ".join(name for name, _ in base.kind.fields)
         raise AnalysisError(
-            f"Could not find field '{node.field}' in '{text_of(node.this)}'. Its fields: {allowed}", location(node)
+            f"Could not find field '{node.field}' in '{to_text(node.this)}'. Its fields: {allowed}", location(node)
         )
     return tree.Field(kind, node, base, node.field)
 
@@ -444,7 +443,7 @@ def _make_struct(node: nodes.CreateStruct, scope: Scope) -> Tree:
 
 def _call(node: exp.Anonymous, scope: Scope) -> Tree:
     if scope.functions is None:
-        raise AnalysisError(f"{text_of(node)}: functions are not allowed here", location(node))
+        raise AnalysisError(f"{to_text(node)}: functions are not allowed here", location(node))
     name = str(node.this)
     arguments: list[Tree | None] = []
     kinds: list[SqlType | None] = []

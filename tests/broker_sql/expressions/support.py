@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker_sql import expressions
-from broker_sql.dialect import parse_expression, parse_type
+from broker_sql.dialect import parse_expression, parse_type, to_text
 from broker_sql.errors import AnalysisError
-from broker_sql.expressions import Compiled, Scope, text_of
+from broker_sql.expressions import Compiled, Scope
 from broker_sql.types import LambdaShape, LambdaType, SqlType
 
 
@@ -64,7 +64,7 @@ class Columns:
         self.scope = Scope(
             {(None, name.upper()): (index, parse_type(kind)) for index, (name, kind) in enumerate(columns.items())},
             FewFunctions(),
-            lambda text, node: self.log.append((text, text_of(node))),
+            lambda text, node: self.log.append((text, to_text(node))),
         )
         self.names = [name.upper() for name in columns]
 

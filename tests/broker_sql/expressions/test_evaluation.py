@@ -188,8 +188,8 @@ def test_parts_of_values_and_calls(columns: Columns, text: str, values: dict[str
 @pytest.mark.parametrize(
     ("text", "values", "expected", "logged"),
     [
-        ("i / 0 + 1", {"i": 1}, None, ("integer division or modulo by zero", "((I / 0) + 1)")),
-        ("n / m", {"n": Decimal("1.00"), "m": Decimal("0.00")}, None, ("/ by zero", "(N / M)")),
+        ("i / 0 + 1", {"i": 1}, None, ("integer division or modulo by zero", "I / 0 + 1")),
+        ("n / m", {"n": Decimal("1.00"), "m": Decimal("0.00")}, None, ("/ by zero", "N / M")),
         (
             "CAST(t AS INT)",
             {"t": "x"},
@@ -197,13 +197,13 @@ def test_parts_of_values_and_calls(columns: Columns, text: str, values: dict[str
             ("'x' is no INTEGER: digits with an optional sign are allowed", "CAST(T AS INTEGER)"),
         ),
         ("COUNTED(FAIL(i), 1)", {"i": 1}, 1, ("it fails", "FAIL(I)")),
-        ("COUNTED(i / 0, 1)", {"i": 1}, None, ("integer division or modulo by zero", "COUNTED((I / 0), 1)")),
-        ("ARRAY[1, i / 0]", {"i": 1}, [1, None], ("integer division or modulo by zero", "(I / 0)")),
+        ("COUNTED(i / 0, 1)", {"i": 1}, None, ("integer division or modulo by zero", "COUNTED(I / 0, 1)")),
+        ("ARRAY[1, i / 0]", {"i": 1}, [1, None], ("integer division or modulo by zero", "I / 0")),
         (
             "APPLY(i, x => x + 1)",
             {"i": None},
             None,
-            ("an operator in a lambda got NULL; COALESCE gives another value", "APPLY(I, (X) => (X + 1))"),
+            ("an operator in a lambda got NULL; COALESCE gives another value", "APPLY(I, X => X + 1)"),
         ),
         (
             "APPLY(i, x => COUNTED(x, 1) < 3 AND x % 5 = 0)",
@@ -211,10 +211,10 @@ def test_parts_of_values_and_calls(columns: Columns, text: str, values: dict[str
             None,
             (
                 "an operator in a lambda got NULL; COALESCE gives another value",
-                "APPLY(I, (X) => ((COUNTED(X, 1) < 3) AND ((X % 5) = 0)))",
+                "APPLY(I, X => COUNTED(X, 1) < 3 AND X % 5 = 0)",
             ),
         ),
-        ("APPLY(i, x => x / 0)", {"i": 1}, None, ("integer division or modulo by zero", "APPLY(I, (X) => (X / 0))")),
+        ("APPLY(i, x => x / 0)", {"i": 1}, None, ("integer division or modulo by zero", "APPLY(I, X => X / 0)")),
     ],
 )
 def test_an_error_of_a_record_gives_null_and_a_line_in_the_log(
@@ -243,9 +243,7 @@ def test_a_predicate_is_false_where_it_is_null_or_fails(columns: Columns) -> Non
 
 
 def test_a_predicate_that_is_no_condition_is_refused(columns: Columns) -> None:
-    with pytest.raises(
-        AnalysisError, match=r"HAVING expression: Should evaluate to boolean but is \(I \+ 1\) \(INTEGER\)"
-    ):
+    with pytest.raises(AnalysisError, match=r"HAVING expression: Should evaluate to boolean but is I \+ 1 \(INTEGER\)"):
         expressions.predicate(parse_expression("i + 1"), columns.scope, "HAVING")
     with pytest.raises(AnalysisError, match="Error in WHERE expression: Cannot compare"):
         expressions.predicate(parse_expression("i > t"), columns.scope)

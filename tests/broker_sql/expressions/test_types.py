@@ -83,8 +83,8 @@ def test_types_of_expressions(columns: Columns, text: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("text", "column", "message"),
     [
-        ("i + b", 1, "(I + B). Unsupported arithmetic types. INTEGER BOOLEAN"),
-        ("1 + (t + d)", 6, "(T + D). Unsupported arithmetic types. STRING DOUBLE"),
+        ("i + b", 1, "I + B. Unsupported arithmetic types. INTEGER BOOLEAN"),
+        ("1 + (t + d)", 6, "T + D. Unsupported arithmetic types. STRING DOUBLE"),
         ("i >= 'no int'", 1, "Cannot compare I (INTEGER) to 'no int' (STRING) with GREATER_THAN_OR_EQUAL."),
         ("ai < al", 1, "Cannot compare AI (ARRAY<INTEGER>) to AL (ARRAY<BIGINT>) with LESS_THAN."),
         ("b < TRUE", 1, "with LESS_THAN."),
