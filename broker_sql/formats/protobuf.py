@@ -72,6 +72,9 @@ _LOGICAL: Final = {
     TIMESTAMP: ("google.protobuf.Timestamp", "google/protobuf/timestamp.proto"),
 }
 _OF_LOGICAL: Final = {full: name for name, (full, _) in _LOGICAL.items()}
+# The numbers of (confluent.field_meta) and of its params.
+_FIELD_META: Final = 1088
+_PARAMETERS: Final = 2
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 
 
@@ -423,11 +426,23 @@ def _enum_writer(kind: Any) -> Convert:
 
 
 def _parameters(field: Any) -> dict[str, str]:
-    """The parameters of (confluent.field_meta)."""
-    for option, value in field.GetOptions().ListFields():
-        if option.full_name == "confluent.field_meta":
-            return {str(key): str(each) for key, each in value.params.items()}
-    return {}
+    """The parameters of (confluent.field_meta), an extension that the library's class of options does not know."""
+    from google.protobuf.empty_pb2 import Empty
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    found: dict[str, str] = {}
+    unknown: Any = UnknownFieldSet(field.GetOptions())
+    for option in unknown:
+        if option.field_number != _FIELD_META:
+            continue
+        # A message without fields shows those of Meta as unknown ones.
+        entries: Any = UnknownFieldSet(Empty.FromString(option.data))
+        for entry in entries:
+            if entry.field_number == _PARAMETERS:
+                parts: Any = UnknownFieldSet(Empty.FromString(entry.data))
+                texts = {part.field_number: part.data.decode() for part in parts}
+                found[texts.get(1, "")] = texts.get(2, "")
+    return found
 
 
 _BASES: Final = {

@@ -70,6 +70,15 @@ def test_a_message_is_chosen_by_its_name(registry: MemoryRegistry) -> None:
         columns(registry, "PROTOBUF")
 
 
+def test_a_decimal_of_a_message_has_the_digits_of_its_field(registry: MemoryRegistry) -> None:
+    text = (
+        'syntax = "proto3"; import "confluent/type/decimal.proto"; message M { confluent.type.Decimal d = 1'
+        ' [(confluent.field_meta) = { params: [{ value: "6", key: "precision" }, { value: "2", key: "scale" }]}]; }'
+    )
+    registry.registered("t-value", SchemaText(Kind.PROTOBUF, text))
+    assert columns(registry, "PROTOBUF") == (("D", types.Decimal(6, 2)),)
+
+
 def test_what_cannot_be_inferred_is_named(registry: MemoryRegistry) -> None:
     with pytest.raises(AnalysisError, match=r"values of topic t is not in the registry \(subject t-value\)"):
         columns(registry, "AVRO")

@@ -17,7 +17,7 @@ from broker_sql.errors import SqlError
 from broker_sql.formats.inference import register
 from broker_sql.functions import Environment, FunctionRegistry, standard
 from broker_sql.planner import Planned, plan
-from broker_sql.statements import CreateAs, CreateSource, InsertValues, Statement
+from broker_sql.statements import CreateAs, CreateSource, CreateType, InsertValues, Statement
 from broker_streams.registry.opening import drop_mock_registry, open_registry
 from broker_streams.serdes.schemas.lookups import MemoryRegistry, SchemaText
 from tests.broker_sql.query_tests.cases import Case
@@ -96,14 +96,47 @@ class Engine:
             self._declare_of(text)
         for record in (*self.case.inputs, *self.case.outputs):
             self.partitions.setdefault(record.topic, _DEFAULT_PARTITIONS)
+        self._register()
+
+    def _register(self) -> None:
+        """Schemas of topics get the ids that ksqlDB's harness gives them: by topics, in the order of Java's HashMap."""
+        declared = {topic["name"]: topic for topic in self.case.topics}
         for topic in self.case.topics:
-            for part in ("key", "value"):
-                schema = topic.get(f"{part}Schema")
-                if schema is not None:
-                    kind = _KINDS[(topic.get(f"{part}Format") or "AVRO").upper()]
-                    references = topic.get(f"{part}SchemaReferences")
-                    schema_id = topic.get(f"{part}SchemaId")
-                    self.registry.add(f"{topic['name']}-{part}", kind, schema, schema_id, references)
+            self._register_declared(topic, with_ids=True)
+        sources = self._declared_sources()
+        names = [*declared, *sources, *(each.topic for each in (*self.case.inputs, *self.case.outputs))]
+        for name in sorted(dict.fromkeys(names), key=_bucket):
+            if name in declared:
+                self._register_declared(declared[name], with_ids=False)
+            for part, serde in zip(("key", "value"), sources.get(name, ()), strict=False):
+                if f"{part}Schema" not in declared.get(name, {}):
+                    register(self.registry.memory, serde, name, is_key=part == "key", only_first=True)
+
+    def _register_declared(self, topic: Mapping[str, Any], *, with_ids: bool) -> None:
+        for part in ("key", "value"):
+            schema, schema_id = topic.get(f"{part}Schema"), topic.get(f"{part}SchemaId")
+            if schema is not None and with_ids == (schema_id is not None):
+                kind = _KINDS[(topic.get(f"{part}Format") or "AVRO").upper()]
+                references = topic.get(f"{part}SchemaReferences")
+                self.registry.add(f"{topic['name']}-{part}", kind, schema, schema_id, references)
+
+    def _declared_sources(self) -> dict[str, tuple[Any, Any]]:
+        """The serdes of keys and values by topics, of statements that declare their columns."""
+        catalog = Catalog()
+        settings = dataclasses.replace(self.settings, topics=None, registry=None)
+        found: dict[str, tuple[Any, Any]] = {}
+        for text in self.case.statements:
+            try:
+                for each in parsed(text):
+                    if isinstance(each, CreateSource | CreateType):
+                        planned = plan(each, catalog, settings)
+                        catalog = catalog.apply_all(planned.changes)
+                        if planned.sink is not None:
+                            found[planned.sink.topic] = _serdes(planned.sink)
+            except SqlError:
+                # Columns of the registry, or an error that the case expects.
+                continue
+        return found
 
     def _declare_of(self, text: str) -> None:
         """Topics of streams and tables exist before statements are executed."""
@@ -139,11 +172,7 @@ class Engine:
 
     def _create_topic(self, source: SourceInfo, settings: Settings, *, only_first: bool) -> None:
         self.partitions.setdefault(source.topic, source.partitions or _DEFAULT_PARTITIONS)
-        for part, serde in (
-            ("key", serdes.source_key_serde(source)),
-            ("value", serdes.source_value_serde(source)),
-        ):
-            serde = getattr(serde, "inner", serde)
+        for part, serde in zip(("key", "value"), _serdes(source), strict=True):
             register(self.registry.memory, serde, source.topic, is_key=part == "key", only_first=only_first)
 
     def _insert(self, statement: InsertValues, settings: Settings) -> None:
@@ -169,6 +198,20 @@ class Engine:
                 is_exact,
             ),
         )
+
+
+def _serdes(source: SourceInfo) -> tuple[Any, Any]:
+    """The serdes of keys, without windows, and of values."""
+    key = serdes.source_key_serde(source)
+    return getattr(key, "inner", key), serdes.source_value_serde(source)
+
+
+def _bucket(text: str) -> int:
+    """The place of a text in Java's HashMap with up to 12 entries."""
+    value = 0
+    for each in text:
+        value = 31 * value + ord(each) & 0xFFFF_FFFF
+    return (value ^ value >> 16) & 15
 
 
 _FUNCTIONS: dict[tuple[tuple[str, str], ...], FunctionRegistry] = {}
