@@ -226,7 +226,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class DayPeriod:
-    """The part of the day, of which no hour can be read."""
+    """The part of the day. It is for output only: an hour cannot be read from it."""
 
     def write(self, moment: Moment) -> str:
         minutes = _time(60 * NANOS, 1440)(moment, values.HOUR)

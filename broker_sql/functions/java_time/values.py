@@ -1,4 +1,4 @@
-"""What a text has given: fields by name, until they are made a date and a time."""
+"""Fields that a text has given, until they are made a date and a time."""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from broker_sql.functions.definitions import Category, Function
 from broker_sql.types import BIGINT, BOOLEAN, INTEGER, STRING, Array, Decimal, Map
 from tests.broker_sql.functions.support import REGISTRY, kind, kinds, returned, scalar
 
+ROOT = Path(__file__).parents[3]
 NAMES = {each: each for each in ("a", "b", "c", "d")}
 
 
@@ -183,3 +187,18 @@ def test_conditionals() -> None:
     assert scalar("NULLIF", ["INT", "INT"], 3, 3) is None
     assert scalar("GREATEST", ["INT", "INT", "INT"], 3, None, 9) == 9
     assert scalar("LEAST", ["STRING", "STRING"], None, None) is None
+
+
+def test_all_functions_are_described() -> None:
+    for name in REGISTRY.names():
+        info = REGISTRY.describe(name)
+        assert info.signatures, name
+        assert info.description.endswith("."), name
+        assert all(each.description for signature in info.signatures for each in signature.arguments), name
+
+
+def test_page_of_functions_is_up_to_date() -> None:
+    """If this fails, docs/sql-functions.md differs from the registry: run python tools/sql_doc.py."""
+    command = [sys.executable, str(ROOT / "tools" / "sql_doc.py"), "--check"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert found.returncode == 0, found.stderr
