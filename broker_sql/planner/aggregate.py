@@ -6,7 +6,7 @@ format of the source's values, so that its changelog can be read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,16 +14,18 @@ from sqlglot import exp
 
 from broker_sql.analysis import serdes
 from broker_sql.analysis.aggregates import Aggregation
-from broker_sql.analysis.names import Layout
+from broker_sql.analysis.names import WINDOW_BOUNDS, Layout
 from broker_sql.analysis.trees import column, is_column
 from broker_sql.analysis.typed import type_of
 from broker_sql.catalog import Format, KeyWindow
 from broker_sql.errors import AnalysisError
+from broker_sql.planner import lineage
 from broker_sql.planner.rows import filtered
 from broker_sql.planner.stage import Row, Stage, key_columns
 from broker_sql.statements import Emit, Query, Window, WindowKind
 from broker_sql.types import Array, Map, SqlType, Struct
 from broker_streams.dsl.materialized import Materialized
+from broker_streams.plan.lineage.declared import declared_lineage
 from broker_streams.plan.windows import EmitStrategy, SessionWindows, TimeWindows
 from broker_streams.records import Windowed
 
@@ -40,25 +42,31 @@ class _Prepared:
 
 
 def aggregated(
-    stage: Stage, aggregation: Aggregation, query: Query, key_format: Format, window: KeyWindow | None
+    stage: Stage,
+    aggregation: Aggregation,
+    query: Query,
+    named: Sequence[tuple[str, SqlType]],
+    key_format: Format,
+    window: KeyWindow | None,
 ) -> Stage:
-    return _Aggregate(stage, aggregation, query, key_format, window).stage()
+    """`named` are the key columns of the result."""
+    return _Aggregate(stage, aggregation, query, named, key_format, window).stage()
 
 
 class _Aggregate:
     def __init__(
-        self, stage: Stage, aggregation: Aggregation, query: Query, key_format: Format, window: KeyWindow | None
+        self,
+        stage: Stage,
+        aggregation: Aggregation,
+        query: Query,
+        named: Sequence[tuple[str, SqlType]],
+        key_format: Format,
+        window: KeyWindow | None,
     ) -> None:
         self._source, self._aggregation, self._query = stage, aggregation, query
         self._window = window
         self._context = stage.context
         self._settings = stage.context.settings
-        types = [type_of(each, stage.layout, self._settings) for each in aggregation.groups]
-        named = [
-            (_name(each, at), kind)
-            for at, (each, kind) in enumerate(zip(aggregation.groups, types, strict=True))
-            if kind
-        ]
         self._key = key_columns(named)
         self._key_format = key_format
         self._calls = tuple(_Call(each.aggregate, each.aggregate.multiple) for each in aggregation.calls)
@@ -67,12 +75,13 @@ class _Aggregate:
         grouped = self._grouped()
         state = self._state_layout()
         store = self._store(state)
+        initial, add = self._initial(), self._adder()
         if self._source.is_table:
-            table = grouped.aggregate(self._initial, self._add, self._undo, materialized=store)
+            table = grouped.aggregate(initial, add, self._adder(undoes=True), materialized=store)
         elif self._query.window is None:
-            table = grouped.aggregate(self._initial, self._add, materialized=store)
+            table = grouped.aggregate(initial, add, materialized=store)
         else:
-            table = self._windowed(grouped, self._query.window, store)
+            table = self._windowed(grouped, self._query.window, initial, add, store)
         kept = len(self._aggregation.kept)
         results = tuple(each.aggregate.result for each in self._calls)
 
@@ -81,6 +90,7 @@ class _Aggregate:
                 return None
             return (*row[:kept], *(result(each) for result, each in zip(results, row[kept:], strict=True)))
 
+        lineage.declare(output, value={lineage.EVERY: "value"})
         table = table.map_values(output, name="Aggregate-Aggregate-ToOutputSchema")
         if self._query.window is not None:
             table = table.map_values(_with_bounds, with_key=True, name="Aggregate-Aggregate-WindowSelect")
@@ -115,6 +125,8 @@ class _Aggregate:
         def prepare(row: Row | None) -> Row | None:
             return None if row is None else make(row)
 
+        names = (name for name, _ in columns)
+        lineage.declare(prepare, value=lineage.row_of(zip(names, nodes, strict=True)))
         flow = source.flow.map_values(prepare, name="Aggregate-Prepare")
         prepared = _Prepared(len(aggregation.kept), tuple(spans))
         return source.to(flow, layout=Layout(tuple(columns))), prepared
@@ -131,12 +143,13 @@ class _Aggregate:
             found = make(row)
             return None if None in found else found
 
-        flow = prepared.flow.filter(lambda key, row: row is not None)
+        flow = prepared.flow.filter(lineage.declare(lambda key, row: row is not None))
+        origins = lineage.row_of(zip((each.name for each in self._key), self._aggregation.groups, strict=True))
+        options = {"key": key_serde, "value": value_serde, "name": "Aggregate-GroupBy"}
         if prepared.is_table:
-            return flow.group_by(
-                lambda key, row: (group(row), row), key=key_serde, value=value_serde, name="Aggregate-GroupBy"
-            )
-        return flow.group_by(lambda key, row: group(row), key=key_serde, value=value_serde, name="Aggregate-GroupBy")
+            pair = lineage.declare(lambda key, row: (group(row), row), key=origins, value={lineage.EVERY: "value"})
+            return flow.group_by(pair, **options)
+        return flow.group_by(lineage.declare(lambda key, row: group(row), key=origins), **options)
 
     def _groups_by_key(self) -> bool:
         """The groups are the keys that records have already."""
@@ -166,46 +179,59 @@ class _Aggregate:
             _STORE, key=key_serde, value=value_serde, retention=None if retention is None else retention.ms
         )
 
-    def _initial(self) -> Row:
-        return (
-            *(None for _ in range(len(self._aggregation.kept))),
-            *(each.aggregate.initialize() for each in self._calls),
-        )
+    def _initial(self) -> Any:
+        no_columns = (None,) * len(self._aggregation.kept)
+        calls = [each.aggregate.initialize for each in self._calls]
+        return lineage.declare(lambda: (*no_columns, *(each() for each in calls)))
 
-    def _add(self, key: Any, row: Row, state: Row) -> Row:
+    def _adder(self, undoes: bool = False) -> Any:
+        """A function of key, row and state."""
         prepared = self._prepared
         kept = prepared.kept
-        states = zip(self._calls, prepared.arguments, state[kept:], strict=True)
-        return (*row[:kept], *(call.add(row, span, each) for call, span, each in states))
+        steps = [
+            (each.undo if undoes else each.add, span)
+            for each, span in zip(self._calls, prepared.arguments, strict=True)
+        ]
 
-    def _undo(self, key: Any, row: Row, state: Row) -> Row:
-        prepared = self._prepared
-        kept = prepared.kept
-        states = zip(self._calls, prepared.arguments, state[kept:], strict=True)
-        return (*row[:kept], *(call.undo(row, span, each) for call, span, each in states))
+        def add(key: Any, row: Row, state: Row) -> Row:
+            return (*row[:kept], *[step(row, span, state[at]) for at, (step, span) in enumerate(steps, kept)])
 
-    def _merge(self, key: Any, one: Row, other: Row) -> Row:
+        return lineage.declare(add, value=self._origins())
+
+    def _origins(self) -> dict[str, Any]:
+        found: dict[str, Any] = {name: lineage.Copied(f"value.{name}") for name, _ in self._aggregation.kept}
+        for each, (begin, end) in zip(self._aggregation.calls, self._prepared.arguments, strict=True):
+            arguments = [f"value.KSQL_INTERNAL_COL_{at}" for at in range(begin, end)]
+            found[each.name] = [*arguments, f"aggregate.{each.name}"]
+        return found
+
+    def _merger(self) -> Any:
+        """A function of a key and two states of sessions, the earlier one first."""
         kept = self._prepared.kept
-        # The state of a session that was only just begun has no columns yet.
-        columns = [b if b is not None else a for a, b in zip(one[:kept], other[:kept], strict=True)]
-        states = zip(self._calls, one[kept:], other[kept:], strict=True)
-        return (*columns, *(call.merge(a, b) for call, a, b in states))
+
+        def merge(key: Any, one: Row, other: Row) -> Row:
+            # The state of a session that was only just begun has no columns yet.
+            columns = [b if b is not None else a for a, b in zip(one[:kept], other[:kept], strict=True)]
+            states = zip(self._calls, one[kept:], other[kept:], strict=True)
+            return (*columns, *(call.merge(a, b) for call, a, b in states))
+
+        return lineage.declare(merge, value={lineage.EVERY: ["one", "other"]})
 
     # Windows.
 
-    def _windowed(self, grouped: Any, window: Window, store: Materialized) -> Any:
+    def _windowed(self, grouped: Any, window: Window, initial: Any, add: Any, store: Materialized) -> Any:
         is_final = self._query.emit is Emit.FINAL
         grace_ms = _grace_ms(window, is_final)
         if window.kind is WindowKind.SESSION:
             sessions = grouped.windowed_by(SessionWindows(window.size.ms, grace_ms))
             if is_final:
                 sessions = sessions.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
-            return sessions.aggregate(self._initial, self._add, self._merge, materialized=store)
+            return sessions.aggregate(initial, add, self._merger(), materialized=store)
         advance = window.advance or window.size
         windows = grouped.windowed_by(TimeWindows(window.size.ms, advance.ms, grace_ms))
         if is_final:
             windows = windows.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
-        return windows.aggregate(self._initial, self._add, materialized=store)
+        return windows.aggregate(initial, add, materialized=store)
 
 
 def _grace_ms(window: Window, is_final: bool) -> int:
@@ -258,9 +284,6 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _name(node: Any, at: int) -> str:
-    return str(node.name) if is_column(node) else f"KSQL_COL_{at}"
-
-
+@declared_lineage(value={lineage.EVERY: "value", **{name: ["key.window"] for name in WINDOW_BOUNDS}})
 def _with_bounds(key: Windowed, row: Row | None) -> Row | None:
     return None if row is None else (*row, key.window.start_ms, key.window.end_ms)

@@ -23,6 +23,7 @@ from broker_sql.analysis.typed import type_of
 from broker_sql.catalog import Format
 from broker_sql.dialect.nodes import location
 from broker_sql.errors import AnalysisError
+from broker_sql.planner import lineage
 from broker_sql.planner.source import source_stage
 from broker_sql.planner.stage import PlanContext, Row, Stage, key_columns, no_key_if_null
 from broker_sql.statements import JoinKind
@@ -85,14 +86,10 @@ class _Joins:
         return self._source(source, f"KafkaTopic_{prefix}Right")
 
     def _source(self, source: Labelled, name: str) -> Stage:
-        found = source_stage(source, self._context, name)
+        found = source_stage(source, self._context, name, f"{source.label}_")
         # ksqlDB has a node here that puts the label in front of names, or one for metrics.
         self._context.count_name("KSTREAM-PEEK-")
-        return found.to(
-            found.flow,
-            layout=found.layout.renamed(f"{source.label}_"),
-            key=key_columns([(f"{source.label}_{each.name}", each.type) for each in found.key]),
-        )
+        return found
 
 
 class _Join:
@@ -170,7 +167,9 @@ class _Join:
                     return key
                 return None if row is None else no_key_if_null((evaluate(row),))
 
-            stream = stage.stream.select_key(new_key, name=f"{name}-SelectKey")
+            stream = stage.stream.select_key(
+                lineage.declare(new_key, key=lineage.row_of([(key[0].name, node)])), name=f"{name}-SelectKey"
+            )
             return made.to(stream)
         key_serde, row_serde = made.key_serde(), made.row_serde()
         # The rows of a table have their key already; only its bytes become others.
@@ -196,11 +195,21 @@ class _Join:
             layout = layout.with_columns([(self._synthetic, left.key[0].type)])
         return left.to(flow, layout=layout)
 
-    def _joiner(self, left: Stage, right: Stage) -> Callable[[Any, Row | None, Row | None], Row]:
-        """joiner(key, left, right)."""
+    def _joiner(self, left: Stage, right: Stage) -> tuple[Callable[[Any, Row | None, Row | None], Row], dict[str, Any]]:
+        """joiner(key, left, right), and the lineage of its result."""
         no_left, no_right = (None,) * len(left.layout.columns), (None,) * len(right.layout.columns)
+        origins = {name: lineage.Copied(f"left.{name}") for name in left.layout.index}
+        origins |= {name: lineage.Copied(f"right.{name}") for name in right.layout.index}
         if self._synthetic is None:
-            return lambda key, one, other: (*(no_left if one is None else one), *(no_right if other is None else other))
+
+            def joined(key: Any, one: Row | None, other: Row | None) -> Row:
+                return (*(no_left if one is None else one), *(no_right if other is None else other))
+
+            return joined, origins
+        key_origins = [
+            *_listed(lineage.made_of(self._step.left, "left")),
+            *_listed(lineage.made_of(self._step.right, "right")),
+        ]
         left_key, right_key = left.evaluator(self._step.left), right.evaluator(self._step.right)
 
         def with_key(key: Any, one: Row | None, other: Row | None) -> Row:
@@ -211,7 +220,7 @@ class _Join:
                 value = right_key(other)
             return (*(no_left if one is None else one), *(no_right if other is None else other), value)
 
-        return with_key
+        return with_key, {**origins, self._synthetic: key_origins}
 
     # Forms.
 
@@ -219,7 +228,7 @@ class _Join:
         step, within = self._step, self._step.within
         assert within is not None
         is_right = step.kind is JoinKind.RIGHT
-        joiner = self._joiner(left, right)
+        joiner, origins = self._joiner(left, right)
         before_ms, after_ms = within.before.ms, within.after.ms
         one, other = (right, left) if is_right else (left, right)
         if is_right:
@@ -234,16 +243,18 @@ class _Join:
             "eager": within.grace is None,
         }
         call = (lambda key, a, b: joiner(key, b, a)) if is_right else joiner
+        call = lineage.declare(call, value=_swapped(origins) if is_right else origins)
         join = {JoinKind.INNER: "join", JoinKind.FULL: "outer_join"}.get(step.kind, "left_join")
         windows = JoinWindows(before_ms, after_ms, grace_ms)
         stream = getattr(one.stream, join)(other.stream, call, windows, **options)
         return self._result(stream, left, right)
 
     def _stream_and_table(self, left: Stage, right: Stage) -> Stage:
+        joiner, origins = self._joiner(left, right)
         join = left.stream.left_join if self._step.kind is JoinKind.LEFT else left.stream.join
         stream = join(
             right.table,
-            self._joiner(left, right),
+            lineage.declare(joiner, value=origins),
             with_key=True,
             name=self._name,
             key=left.key_serde(),
@@ -253,15 +264,16 @@ class _Join:
 
     def _tables(self, left: Stage, right: Stage) -> Stage:
         step = self._step
-        joiner = self._joiner(left, right)
+        joiner, origins = self._joiner(left, right)
         is_right = step.kind is JoinKind.RIGHT
         one, other = (right, left) if is_right else (left, right)
         join = {JoinKind.INNER: one.table.join, JoinKind.FULL: one.table.outer_join}.get(step.kind, one.table.left_join)
         call = (lambda a, b: joiner(None, b, a)) if is_right else (lambda a, b: joiner(None, a, b))
+        call = lineage.declare(call, value=_swapped(origins) if is_right else origins)
         return self._result(join(other.table, call), left, right)
 
     def _foreign_key(self, left: Stage, right: Stage) -> Stage:
-        joiner = self._joiner(left, right)
+        joiner, origins = self._joiner(left, right)
         evaluate = left.evaluator(self._step.left)
 
         def foreign_key(row: Row) -> Row | None:
@@ -274,5 +286,24 @@ class _Join:
         join = left_table.left_join if self._step.kind is JoinKind.LEFT else left_table.join
         made = self._result(None, left, right)
         store = Materialized(value=made.row_serde())
-        table = join(right_table, lambda a, b: joiner(None, a, b), foreign_key=foreign_key, materialized=store)
+        call = lineage.declare(lambda a, b: joiner(None, a, b), value=origins)
+        lineage.declare(foreign_key, key=lineage.row_of([(right.key[0].name, self._step.left)]))
+        table = join(right_table, call, foreign_key=foreign_key, materialized=store)
         return made.to(table)
+
+
+def _listed(declared: Any) -> list[str]:
+    return [declared] if isinstance(declared, str) else list(declared)
+
+
+def _swapped(origins: dict[str, Any]) -> dict[str, Any]:
+    """For a join whose sides change places."""
+    other = {"left": "right", "right": "left"}
+
+    def swap(text: str) -> str:
+        side, _, rest = text.partition(".")
+        return type(text)(f"{other[side]}.{rest}")
+
+    return {
+        name: swap(each) if isinstance(each, str) else [swap(text) for text in each] for name, each in origins.items()
+    }

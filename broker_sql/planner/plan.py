@@ -227,15 +227,15 @@ def result_stage(analysis: Analysis, context: PlanContext, key_format: Format) -
     if analysis.table_functions:
         stage = rows.flat_mapped(stage, analysis.table_functions, analysis.layout)
     items, name = analysis.values, "Project"
+    named = [(each.name, each.type) for each in analysis.key]
     if analysis.aggregation is not None:
         wanted = _key_format(key_format, context.settings)
-        stage = aggregate.aggregated(stage, analysis.aggregation, analysis.query, wanted, analysis.window)
+        stage = aggregate.aggregated(stage, analysis.aggregation, analysis.query, named, wanted, analysis.window)
         name = "Aggregate-Project"
     elif analysis.partition_by is not None:
-        types = [each.type for each in analysis.key]
         wanted = _key_format(key_format, context.settings)
-        stage = rows.partitioned(stage, analysis.partition_by, types, wanted, "PartitionBy")
-    return rows.projected(stage, items, [(each.name, each.type) for each in analysis.key], name)
+        stage = rows.partitioned(stage, analysis.partition_by, named, wanted, "PartitionBy")
+    return rows.projected(stage, items, named, name)
 
 
 def _key_format(given: Format, settings: Settings) -> Format:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -10,9 +11,11 @@ from sqlglot import exp
 from broker_sql.analysis.names import Layout
 from broker_sql.analysis.projection import Item
 from broker_sql.analysis.query import TableFunction
+from broker_sql.analysis.settings import Settings
 from broker_sql.analysis.trees import bare, columns
-from broker_sql.analysis.typed import condition, type_of
+from broker_sql.analysis.typed import condition, row_maker, type_of
 from broker_sql.catalog import Format
+from broker_sql.planner import lineage
 from broker_sql.planner.stage import Row, Stage, key_columns, no_key_if_null
 from broker_sql.types import SqlType
 from broker_streams.records import Windowed
@@ -25,7 +28,7 @@ def filtered(stage: Stage, node: exp.Expr, clause: str, name: str) -> Stage:
     def holds(key: Any, row: Row | None) -> bool:
         return row is not None and evaluate(row)
 
-    found = stage.flow.filter(holds, name=name)
+    found = stage.flow.filter(lineage.declare(holds, conditions=[node]), name=name)
     return stage.to(found)
 
 
@@ -43,18 +46,31 @@ def flat_mapped(stage: Stage, functions: Sequence[TableFunction], layout: Layout
         count = max(map(len, found), default=0)
         return [(*row, *(values[at] if at < len(values) else None for values in found)) for at in range(count)]
 
+    origins = lineage.row_of((each.name, each.call) for each in functions)
+    lineage.declare(rows, value={lineage.EVERY: "value", **origins})
     stream = stage.stream.flat_map_values(rows, name="FlatMap")
     return stage.to(stream, layout=layout)
 
 
-def _table_call(stage: Stage, node: exp.Anonymous, settings: Any) -> Callable[[Row], Sequence[Any]]:
+def _table_call(stage: Stage, node: exp.Anonymous, settings: Settings) -> Callable[[Row], Sequence[Any]]:
     types = [type_of(each, stage.layout, settings) for each in node.expressions]
     call = settings.functions.table(node.name, types)
-    arguments = stage.row_maker(node.expressions, list(call.parameters))
+    failed: list[str] = []
+
+    def log(message: str, part: Any) -> None:
+        failed.append(message)
+        settings.log(message, part)
+
+    arguments = row_maker(node.expressions, stage.layout, replace(settings, log=log), list(call.parameters))
 
     def values(row: Row) -> Sequence[Any]:
+        """None at all if an argument fails: it is not the same as one that is NULL."""
+        found = arguments(row)
+        if failed:
+            failed.clear()
+            return ()
         try:
-            return list(call.call(*arguments(row)) or ())
+            return list(call.call(*found) or ())
         except Exception as error:
             settings.log(f"{node.name}: {error}", node)
             return ()
@@ -63,11 +79,11 @@ def _table_call(stage: Stage, node: exp.Anonymous, settings: Any) -> Callable[[R
 
 
 def partitioned(
-    stage: Stage, expressions: Sequence[exp.Expr], types: Sequence[SqlType], key_format: Format, name: str
+    stage: Stage, expressions: Sequence[exp.Expr], named: Sequence[tuple[str, SqlType]], key_format: Format, name: str
 ) -> Stage:
-    """Give records the key that expressions make. NULL: they get none."""
+    """Give records the key that expressions make, with these names and types. NULL: they get none."""
     if isinstance(bare(expressions[0]), exp.Null):
-        stream = stage.stream.select_key(lambda key, row: None, name=f"{name}-SelectKey")
+        stream = stage.stream.select_key(lineage.declare(lambda key, row: None), name=f"{name}-SelectKey")
         return stage.to(stream, key=(), key_format=Format("NONE"), window=None)
     make = stage.row_maker(expressions)
     of_key = _of_key_alone(stage, expressions)
@@ -77,8 +93,8 @@ def partitioned(
             row = of_key(key)
         return None if row is None else no_key_if_null(make(row))
 
+    lineage.declare(new_key, key=lineage.row_of(zip((each for each, _ in named), expressions, strict=True)))
     stream = stage.stream.select_key(new_key, name=f"{name}-SelectKey")
-    named = [(f"KEY_{at}", kind) for at, kind in enumerate(types)]
     return stage.to(stream, key=key_columns(named), key_format=key_format, window=None)
 
 
@@ -108,6 +124,7 @@ def projected(stage: Stage, items: Sequence[Item], key: Sequence[tuple[str, SqlT
     def project(row: Row | None) -> Row | None:
         return None if row is None else make(row)
 
+    lineage.declare(project, value=lineage.row_of((each.name, each.expression) for each in items))
     flow = stage.flow.map_values(project, name=name)
     layout = Layout(tuple((each.name, each.type) for each in items))
     return stage.to(flow, layout=layout, key=key_columns(key))

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from broker_sql.analysis import serdes
-from broker_sql.analysis.names import Labelled, Layout
+from broker_sql.analysis.names import WINDOW_BOUNDS, Labelled, Layout
 from broker_sql.catalog import SourceInfo
-from broker_sql.planner.stage import PlanContext, Row, Stage
+from broker_sql.planner import lineage
+from broker_sql.planner.stage import PlanContext, Row, Stage, key_columns
 from broker_sql.planner.timestamps import extractor
 from broker_sql.types import Column
 from broker_streams.dsl.materialized import Materialized
@@ -18,8 +19,10 @@ from broker_streams.records import NO_HEADERS, Headers, Record, Windowed
 HeaderValues = Callable[[Headers], Row]
 
 
-def source_stage(source: Labelled, context: PlanContext, name: str) -> Stage:
-    """`name` is ksqlDB's name of the place in the query: KsqlTopic, KafkaTopic_Left."""
+def source_stage(source: Labelled, context: PlanContext, name: str, prefix: str = "") -> Stage:
+    """`name` is ksqlDB's name of the place in the query: KsqlTopic, KafkaTopic_Left. `prefix` comes in front of
+    names of columns.
+    """
     info = source.info
     settings = context.settings
     key_serde = serdes.source_key_serde(info)
@@ -32,8 +35,8 @@ def source_stage(source: Labelled, context: PlanContext, name: str) -> Stage:
     make = _RowMaker(info, source.has_places)
     builder = context.builder
     if not info.is_table:
-        stream = builder.stream(info.topic, **options).process_values(lambda: _AddColumns(make))
-        flow: Any = stream
+        made = lineage.declare(lambda: _AddColumns(make), value=_origins(source, prefix))
+        flow: Any = builder.stream(info.topic, **options).process_values(made)
     else:
         table = builder.table(info.topic, **options)
         stored = source.layout.columns[: len(info.schema.value)] + make.place_columns
@@ -42,9 +45,26 @@ def source_stage(source: Labelled, context: PlanContext, name: str) -> Stage:
             key=serdes.key_serde(info.key_format, info.schema.key, info.window),
             value=serdes.row_serde(info.value_format, Layout(stored)),
         )
-        flow = table.transform_values(lambda: _AddPlaces(make), materialized=store)
-        flow = flow.transform_values(lambda: _AddTimesAndKeys(make))
-    return Stage(flow, source.layout, info.schema.key, info.key_format, info.value_format, info.window, context=context)
+        places = lineage.declare(lambda: _AddPlaces(make), value={lineage.EVERY: "value"})
+        flow = table.transform_values(places, materialized=store)
+        made = lineage.declare(lambda: _AddTimesAndKeys(make), value=_origins(source, prefix))
+        flow = flow.transform_values(made)
+    layout = source.layout.renamed(prefix)
+    key = key_columns([(prefix + each.name, each.type) for each in info.schema.key])
+    return Stage(flow, layout, key, info.key_format, info.value_format, info.window, context=context)
+
+
+def _origins(source: Labelled, prefix: str) -> dict[str, Any]:
+    """The lineage of the columns of a row."""
+    keys = {each.name for each in source.info.schema.key}
+    values = {each.name for each in source.info.schema.value}
+    found: dict[str, Any] = {}
+    for name in source.layout.index:
+        if name in keys or name in values:
+            found[prefix + name] = lineage.Copied(f"{'key' if name in keys else 'value'}.{name}")
+        else:
+            found[prefix + name] = ["key.window"] if name in WINDOW_BOUNDS else []
+    return found
 
 
 class _RowMaker:

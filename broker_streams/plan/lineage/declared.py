@@ -18,8 +18,14 @@ from broker_streams.plan.lineage.shapes import Origins, Shape, changed, deciding
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 Declared = str | Sequence[str] | Mapping[str, Any]
-"""Arguments or fields of them ("value.price"), or those of each field. Fields under "*" are copied."""
+"""Arguments or fields of them ("value.price"), or those of each field. Fields under "*" are copied, as is Copied."""
 _ATTRIBUTE: Final = "__declared_lineage__"
+
+
+class Copied(str):
+    """An argument, or a field of one, that is the result as it is: Copied("value.price")."""
+
+    __slots__ = ()
 
 
 class LineageError(ValueError):
@@ -79,6 +85,8 @@ class _Reader:
             fields = {name: self.shape(each) for name, each in declared.items() if name != REST}
             rest = united(map(self.named, _texts(declared[REST]))) if REST in declared else None
             return Shape(fields=fields, rest=rest)
+        if isinstance(declared, Copied):
+            return self.named(declared)
         origins = (changed(self.named(each).all_origins(), Use.TRANSFORMATION) for each in _texts(declared))
         return Shape(frozenset(each for some in origins for each in some))
 
