@@ -83,6 +83,17 @@ class QueryInfo:
 
 
 @dataclass(frozen=True)
+class FunctionInfo:
+    """A function that a user wrote in Python. `text` is the statement."""
+
+    name: str
+    parameters: tuple[tuple[str, SqlType], ...]
+    returns: SqlType
+    body: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class PutSource:
     """Add a stream or table, or replace the one of its name."""
 
@@ -117,7 +128,19 @@ class RemoveQuery:
     id: str
 
 
-Change = PutSource | RemoveSource | PutType | RemoveType | PutQuery | RemoveQuery
+@dataclass(frozen=True)
+class PutFunction:
+    """Add a function, or replace the one of its name."""
+
+    function: FunctionInfo
+
+
+@dataclass(frozen=True)
+class RemoveFunction:
+    name: str
+
+
+Change = PutSource | RemoveSource | PutType | RemoveType | PutQuery | RemoveQuery | PutFunction | RemoveFunction
 
 
 def _frozen(entries: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -134,6 +157,7 @@ class Catalog:
     sources: Mapping[str, SourceInfo] = field(default_factory=lambda: _EMPTY)
     types: Mapping[str, SqlType] = field(default_factory=lambda: _EMPTY)
     queries: Mapping[str, QueryInfo] = field(default_factory=lambda: _EMPTY)
+    functions: Mapping[str, FunctionInfo] = field(default_factory=lambda: _EMPTY)
     next_query: int = 0
 
     def apply(self, change: Change) -> Catalog:
@@ -155,6 +179,10 @@ class Catalog:
                 )
             case RemoveQuery(query_id):
                 return replace(self, queries=_without(self.queries, query_id))
+            case PutFunction(function):
+                return replace(self, functions=_frozen({**self.functions, function.name: function}))
+            case RemoveFunction(name):
+                return replace(self, functions=_without(self.functions, name))
 
     def apply_all(self, changes: Iterable[Change]) -> Catalog:
         found = self

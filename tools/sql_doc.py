@@ -36,6 +36,34 @@ marks an argument that may be repeated or left out. `ANY` is any type, `DECIMAL`
 Differences from ksqlDB: `HISTOGRAM` leaves NULL out. `COUNT_DISTINCT` is exact up to 512 values. `STDDEV_SAMP` merges
 sessions exactly. The order of records of `EARLIEST_BY_OFFSET` and `LATEST_BY_OFFSET` survives a restart of the process.
 `REDUCE` of a map takes entries in their order in the record, and ksqlDB in the order of a hash table.
+
+## Functions in Python
+
+```sql
+CREATE FUNCTION initials(name STRING, most INT) RETURNS STRING LANGUAGE PYTHON AS $$
+    letters = [word[0] for word in (name or "").split()]
+    return "".join(letters[:most]) or None
+$$;
+SELECT id, initials(name, 3) FROM customers EMIT CHANGES;
+DROP FUNCTION initials;
+```
+
+The setting `ksql.functions.python.enabled=true` allows such functions: they run in the process of the query, with all
+rights of the server. The text is one of:
+
+- an expression: `name * 2`;
+- the body of a function, with `return`;
+- a module that defines a function of the same name. It may import, and keep what it computes once.
+
+Arguments have their names in lower case, unless the statement quotes them, and None for NULL. Values in Python: `int`
+for `INTEGER`, `BIGINT`, `DATE` (days since 1970), `TIME` (milliseconds of the day) and `TIMESTAMP` (milliseconds since
+1970), `float`, `str`, `bool`, `bytes`, `decimal.Decimal`, `list`, and `dict` for `MAP` and `STRUCT`. An exception, and
+a result that does not have the return type, make the result NULL, and are in the log.
+
+`CREATE OR REPLACE FUNCTION` and `DROP FUNCTION` are refused while a persistent query calls the function. A function
+cannot have the name of one of the functions below.
+
+## All functions
 """
 TITLES = {"DATE / TIME": "Dates and times", "URL": "URLs", "JSON": "JSON", "GEO": "Geography"}
 

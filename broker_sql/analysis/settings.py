@@ -18,6 +18,7 @@ SINK_REPLICAS = "ksql.sink.replicas"
 SERVICE_ID = "ksql.service.id"
 THROW_ON_INVALID_TIMESTAMP = "ksql.timestamp.throw.on.invalid"
 ROW_PLACES = "ksql.rowpartition.rowoffset.enabled"
+PYTHON_FUNCTIONS = "ksql.functions.python.enabled"
 INSERT_INTO_VALUES = "ksql.insert.into.values.enabled"
 
 

@@ -234,6 +234,19 @@ def _assert_source(word: str) -> Callable[[s.AssertStream | s.AssertTable], str]
     return lambda it: _words(f"ASSERT {word}", name_text(it.name), _elements(it.elements), _properties(it.properties))
 
 
+def _create_function(it: s.CreateFunction) -> str:
+    arguments = ", ".join(f"{name_text(name)} {kind}" for name, kind in it.parameters)
+    body = string_text(it.body) if "$$" in it.body or it.body.startswith("{") else f"$${it.body}$$"
+    return _words(
+        "CREATE",
+        _when(it.or_replace, "OR REPLACE"),
+        "FUNCTION",
+        _when(it.if_not_exists, "IF NOT EXISTS"),
+        f"{name_text(it.name)}({arguments})",
+        f"RETURNS {it.returns} LANGUAGE PYTHON AS {body}",
+    )
+
+
 _TEXTS: dict[type[s.Statement], Callable[[Any], str]] = {
     s.Query: _query,
     s.CreateStream: _create("STREAM"),
@@ -250,6 +263,8 @@ _TEXTS: dict[type[s.Statement], Callable[[Any], str]] = {
         "CREATE TYPE", _when(it.if_not_exists, "IF NOT EXISTS"), name_text(it.name), f"AS {it.type}"
     ),
     s.DropType: lambda it: _words("DROP TYPE", _when(it.if_exists, "IF EXISTS"), name_text(it.name)),
+    s.CreateFunction: _create_function,
+    s.DropFunction: lambda it: _words("DROP FUNCTION", _when(it.if_exists, "IF EXISTS"), name_text(it.name)),
     s.AlterSource: _alter,
     s.AlterSystem: lambda it: f"ALTER SYSTEM {string_text(it.name)}={string_text(it.value)}",
     s.Describe: lambda it: _words(f"DESCRIBE {name_text(it.source)}", _when(it.extended, "EXTENDED")),

@@ -14,12 +14,14 @@ from broker_sql.statements import (
     AlterSource,
     ConnectorKind,
     CreateConnector,
+    CreateFunction,
     CreateStream,
     CreateStreamAs,
     CreateTable,
     CreateTableAs,
     CreateType,
     DropConnector,
+    DropFunction,
     DropStream,
     DropTable,
     DropType,
@@ -31,6 +33,7 @@ from broker_sql.statements import (
     SourceKind,
     Statement,
 )
+from broker_sql.types import SqlType
 
 
 def create(cursor: Cursor) -> Statement:
@@ -44,6 +47,8 @@ def create(cursor: Cursor) -> Statement:
     or_replace = cursor.accept("OR", "REPLACE")
     if not or_replace and cursor.ahead(1).upper == "CONNECTOR":
         return _create_connector(cursor)
+    if cursor.accept("FUNCTION"):
+        return _create_function(cursor, or_replace)
     place = cursor.location
     source = cursor.accept("SOURCE")
     if not or_replace and not source and cursor.accept("SINK"):
@@ -119,16 +124,41 @@ def _create_connector(cursor: Cursor) -> CreateConnector:
     return CreateConnector(kind=kind, name=name, config=properties(cursor), if_not_exists=if_not_exists)
 
 
+def _create_function(cursor: Cursor, or_replace: bool) -> CreateFunction:
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.name("the name of a function")
+    parameters: list[tuple[Name, SqlType]] = []
+    cursor.expect_symbol("(")
+    while not cursor.accept_symbol(")"):
+        if parameters:
+            cursor.expect_symbol(",")
+        parameter = cursor.name("the name of an argument")
+        parameters.append((parameter, column_type(cursor)))
+    cursor.expect("RETURNS")
+    returns = column_type(cursor)
+    cursor.expect("LANGUAGE", "PYTHON", "AS")
+    return CreateFunction(
+        name=name,
+        parameters=tuple(parameters),
+        returns=returns,
+        body=cursor.string("$$ text $$"),
+        or_replace=or_replace,
+        if_not_exists=if_not_exists,
+    )
+
+
 def drop(cursor: Cursor) -> Statement:
     """Parse what begins with DROP."""
     cursor.expect("DROP")
-    word = cursor.expect_one("STREAM", "TABLE", "TYPE", "CONNECTOR")
+    word = cursor.expect_one("STREAM", "TABLE", "TYPE", "CONNECTOR", "FUNCTION")
     if_exists = cursor.accept("IF", "EXISTS")
     if word == "CONNECTOR":
         return DropConnector(name=cursor.name_or_string("the name of a connector"), if_exists=if_exists)
     name = cursor.name(f"the name of a {word.lower()}")
     if word == "TYPE":
         return DropType(name=name, if_exists=if_exists)
+    if word == "FUNCTION":
+        return DropFunction(name=name, if_exists=if_exists)
     form = DropStream if word == "STREAM" else DropTable
     return form(name=name, if_exists=if_exists, delete_topic=cursor.accept("DELETE", "TOPIC"))
 

@@ -79,9 +79,13 @@ class KsqlTokenizer(Tokenizer):
 
 _WORD = re.compile(r"[^\W\d][\w@]*")
 _UNCLOSED = re.compile(r"Missing (\S+) from")
-_CLOSERS = {"'": "string", "`": "name in backquotes", '"': "name in double quotes"}
+_CLOSERS = {"$$": "text in $$", "'": "string", "`": "name in backquotes", '"': "name in double quotes"}
 # Strings, quoted names and comments that end; then their first characters, if they do not end.
-_PIECES = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|['`\"]|/\*", re.S)
+_PIECES = re.compile(
+    r"\$\$(?!\{).*?\$\$|'(?:[^']|'')*'|`(?:[^`]|``)*`|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/"
+    r"|['`\"]|/\*|\$\$(?!\{)",
+    re.S,
+)
 
 
 def places(text: str) -> Callable[[int], Location]:
@@ -103,14 +107,14 @@ def tokenize(text: str, place: Callable[[int], Location] | None = None) -> list[
     place = place or places(text)
     if len(text) > MAX_TEXT:
         raise ParseError(f"the text has {len(text)} characters: at most {MAX_TEXT} are allowed")
-    _check_ends(text, place)
+    bodies = _check_ends(text, place)
     try:
-        found = KsqlTokenizer().tokenize(text)
+        found = KsqlTokenizer().tokenize(_without(text, bodies))
     except TokenError as error:  # _check_ends leaves nothing known to fail here
         raise ParseError(str(error)) from None
     tokens: list[Token] = []
     for each in found:
-        token = _token(each, text, place)
+        token = _token(each, text, place, bodies)
         before = tokens[-1] if tokens else None
         if token.kind is Kind.NUMBER and before and before.end == token.start:
             if before.text == "." and before.kind is Kind.SYMBOL:  # .5
@@ -128,18 +132,33 @@ def tokenize(text: str, place: Callable[[int], Location] | None = None) -> list[
     return tokens
 
 
-def _check_ends(text: str, place: Callable[[int], Location]) -> None:
+def _without(text: str, bodies: dict[int, str]) -> str:
+    """Return the text with a string of the same length in place of each text in $$."""
+    for start, body in bodies.items():
+        end = start + len(body) + 4
+        text = f"{text[:start]}'{' ' * (len(body) + 2)}'{text[end:]}"
+    return text
+
+
+def _check_ends(text: str, place: Callable[[int], Location]) -> dict[int, str]:
+    """Return the texts in $$ by their offsets. Raises ParseError: a string, name, text or comment does not end."""
+    bodies: dict[int, str] = {}
     for each in _PIECES.finditer(text):
         piece = each.group()
+        if piece.startswith("$$") and len(piece) >= 4:
+            bodies[each.start()] = piece[2:-2]
         if piece in _CLOSERS:
             message = f"the {_CLOSERS[piece]} that begins here does not end: {piece} is missing"
             raise ParseError(message, place(each.start()))
         if piece == "/*":
             raise ParseError("the comment that begins here does not end: */ is missing", place(each.start()))
+    return bodies
 
 
-def _token(each: SqlglotToken, text: str, place: Callable[[int], Location]) -> Token:
+def _token(each: SqlglotToken, text: str, place: Callable[[int], Location], bodies: dict[int, str]) -> Token:
     start, end = each.start, each.end + 1
+    if start in bodies:
+        return Token(Kind.STRING, bodies[start], start, end, place(start))
     raw = text[start:end]
     if each.token_type is TokenType.STRING:
         kind = Kind.STRING

@@ -2,7 +2,7 @@
 
 `${name}` becomes the value of the variable, whatever the case of the name is; `$${name}` stays as `${name}`. In a
 string the quotes of a value are doubled, so a value does not end the string. A variable that is not defined stays as
-it is: in a string that is its text, and elsewhere the tokenizer refuses it.
+it is: in a string that is its text, and elsewhere the tokenizer refuses it. A text in `$$` stays as it is.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from broker_sql.errors import Location
 
-# Strings, names and comments as wholes (also those that do not end); everything else by characters.
-_PIECES = re.compile(r"'(?:[^']|'')*'?|`[^`]*`?|\"[^\"]*\"?|--[^\n]*|/\*.*?(?:\*/|\Z)|;", re.S)
+# Texts in $$, strings, names and comments as wholes (also those that do not end); everything else by characters.
+_PIECES = re.compile(r"\$\$(?!\{).*?(?:\$\$|\Z)|'(?:[^']|'')*'?|`[^`]*`?|\"[^\"]*\"?|--[^\n]*|/\*.*?(?:\*/|\Z)|;", re.S)
 _VARIABLE = re.compile(r"(\$?)\$\{([A-Za-z_]\w*)\}")
 
 
@@ -53,11 +53,13 @@ def substitute(
     length = last = 0
     for each in _VARIABLE.finditer(part.text):
         value = variables.get(each.group(2).upper())
+        if _quoted_by(part.text, each.start(), "$$"):
+            continue
         if each.group(1):
             value = each.group()[1:]
         elif value is None:
             continue
-        elif _in_string(part.text, each.start()):
+        elif _quoted_by(part.text, each.start(), "'"):
             value = value.replace("'", "''")
         before = part.text[last : each.start()]
         pieces += [before, value]
@@ -77,7 +79,7 @@ def substitute(
     return "".join(pieces), place
 
 
-def _in_string(text: str, offset: int) -> bool:
+def _quoted_by(text: str, offset: int, quote: str) -> bool:
     return any(
-        each.group().startswith("'") and each.start() < offset < each.end() for each in _PIECES.finditer(text, 0)
+        each.group().startswith(quote) and each.start() < offset < each.end() for each in _PIECES.finditer(text, 0)
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from broker_sql.analysis import inserts, sources
+from broker_sql.analysis import functions, inserts, sources
 from broker_sql.analysis import properties as with_properties
 from broker_sql.analysis.query import Analysis, analyse
 from broker_sql.analysis.schemas import check_formats, check_physical
@@ -19,9 +19,11 @@ from broker_sql.planner.stage import PlanContext, Stage
 from broker_sql.statements import (
     AlterSource,
     CreateAs,
+    CreateFunction,
     CreateSource,
     CreateTableAs,
     CreateType,
+    DropFunction,
     DropSource,
     DropType,
     InsertInto,
@@ -61,6 +63,7 @@ def plan(statement: Statement, catalog: Catalog, settings: Settings, on_row: OnR
     `on_row(row, is_deleted)` gets the rows of a query without a sink; a deleted row of a table has its key only.
     Raises AnalysisError or StatementError.
     """
+    settings = functions.with_functions(settings, catalog)
     match statement:
         case CreateSource():
             made = sources.create(statement, catalog, settings)
@@ -84,6 +87,12 @@ def plan(statement: Statement, catalog: Catalog, settings: Settings, on_row: OnR
             return Planned(tuple(changes), already=not changes)
         case DropType():
             changes = sources.drop_type(statement, catalog)
+            return Planned(tuple(changes), already=not changes)
+        case CreateFunction():
+            changes = functions.create(statement, catalog, settings)
+            return Planned(tuple(changes), already=not changes)
+        case DropFunction():
+            changes = functions.drop(statement, catalog)
             return Planned(tuple(changes), already=not changes)
     raise StatementError(f"{type(statement).__name__} is nothing to plan", statement.location)
 

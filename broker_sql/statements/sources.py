@@ -136,6 +136,26 @@ class DropType(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CreateFunction(Statement):
+    """CREATE [OR REPLACE] FUNCTION [IF NOT EXISTS] name(name type, ...) RETURNS type LANGUAGE PYTHON AS $$ body $$."""
+
+    name: Name
+    parameters: tuple[tuple[Name, SqlType], ...]
+    returns: SqlType
+    body: str
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropFunction(Statement):
+    """DROP FUNCTION [IF EXISTS] name."""
+
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class AlterSource(Statement):
     """ALTER STREAM|TABLE name ADD [COLUMN] column type, ..."""
 

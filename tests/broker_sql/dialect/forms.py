@@ -12,6 +12,11 @@ FORMS = [
     ("DROP TABLE T", "DropTable"),
     ("CREATE TYPE IF NOT EXISTS ADDRESS AS STRUCT<`STREET` STRING>", "CreateType"),
     ("DROP TYPE IF EXISTS ADDRESS", "DropType"),
+    (
+        "CREATE OR REPLACE FUNCTION F(A INTEGER, B STRING) RETURNS INTEGER LANGUAGE PYTHON AS $$a; '$$",
+        "CreateFunction",
+    ),
+    ("DROP FUNCTION IF EXISTS F", "DropFunction"),
     ("ALTER STREAM S ADD COLUMN A INTEGER, ADD COLUMN B ARRAY<STRING>", "AlterSource"),
     ("ALTER SYSTEM 'auto.offset.reset'='earliest'", "AlterSystem"),
     ("DESCRIBE S EXTENDED", "Describe"),
