@@ -44,7 +44,7 @@ DATE: Final = "org.apache.kafka.connect.data.Date"
 TIME: Final = "org.apache.kafka.connect.data.Time"
 TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 PRECISION: Final = "connect.decimal.precision"
-# Of a decimal whose schema does not have one (`DecimalUtil`).
+# The precision of a decimal whose schema has none (`DecimalUtil`).
 PRECISION_DEFAULT: Final = 64
 
 
@@ -162,7 +162,7 @@ def columns_of(shape: Shape, *, is_upper: bool = True) -> tuple[tuple[str, SqlTy
 
 
 _INTEGERS: Final = (Base.INT8, Base.INT16, Base.INT32)
-# What a column of a type reads, by the type that SQL's value has in Connect.
+# Types that a column reads, by the type that SQL's value has in Connect.
 _TAKEN: Final[dict[Base, tuple[Base, ...]]] = {
     Base.INT32: _INTEGERS,
     Base.INT64: (*_INTEGERS, Base.INT64),

@@ -45,7 +45,7 @@ def infer(
 ) -> Inferred:
     """Return the columns of the schema of `schemaId`, else of the newest one of the topic's subject.
 
-    Names are upper case; those of a schema by its id stay as they are. `unwraps`: a schema that is no record is one
+    Names are upper case; those of a schema by its id stay as they are. `unwraps`: a schema other than a record is one
     column. Raises AnalysisError: there is no such schema, or it has no columns. StatementError: the registry does not
     answer.
     """

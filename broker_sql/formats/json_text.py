@@ -74,7 +74,7 @@ def read_once(data: bytes) -> Any:
 
 
 def make(shape: RowShape) -> tuple[Write, Read]:
-    """Raises AnalysisError: a map has keys that are no text."""
+    """Raises AnalysisError: keys of a map are not STRING."""
     check_map_keys(shape.names, shape.types, shape.format)
     return _writer(shape), _reader(shape)
 
@@ -216,7 +216,7 @@ def _string(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value that is no text, as text: objects as JSON, arrays with blanks between elements."""
+    """The text of another value: objects as JSON, arrays with blanks between elements."""
     if value is True or value is False:
         return "true" if value else "false"
     if isinstance(value, int):

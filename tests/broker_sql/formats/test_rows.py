@@ -60,7 +60,7 @@ def test_a_null_key_of_a_map_is_the_text_null() -> None:
     assert serde.serialize("t", ({None: 1, "a": 2}, {None: 1.0})) == b'{"C0":{"null":1,"a":2},"C1":{"null":1.0}}'
 
 
-# What a column of a type reads from JSON.
+# A type, a text of JSON, and the value that a column of the type reads.
 COERCED: list[tuple[SqlType, str, Any]] = [
     (types.INTEGER, '"12"', 12),
     (types.INTEGER, "12.9", 12),
