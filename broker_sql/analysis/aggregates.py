@@ -18,7 +18,7 @@ from broker_sql.analysis.trees import bare, calls, column, columns, replaced, si
 from broker_sql.analysis.typed import condition as compiled_condition
 from broker_sql.analysis.typed import type_of
 from broker_sql.dialect import to_text
-from broker_sql.dialect.nodes import location
+from broker_sql.dialect.nodes import at, location
 from broker_sql.errors import AnalysisError
 from broker_sql.expressions import literal
 from broker_sql.functions import Aggregate
@@ -160,7 +160,7 @@ class _Aggregator:
 
         functions = self._settings.functions
         for each in calls(node, lambda name: not functions.exists(name)):
-            type_of(exp.Anonymous(this=each.name), self._layout, self._settings)
+            type_of(at(exp.Anonymous(this=each.name), location(each)), self._layout, self._settings)
 
         def swap(part: exp.Expr) -> exp.Expr | None:
             if isinstance(part, exp.Anonymous) and functions.is_aggregate(part.name):

@@ -122,6 +122,8 @@ class _Join:
             if not left_has_key:
                 form = JoinForm.FOREIGN_KEY
                 self._check_foreign_key()
+            if form is JoinForm.FOREIGN_KEY and self._right.info.window is not None:
+                raise self._wrong("a join by a foreign key is not possible for tables in windows")
         equal = self._equal(form, left, right, left_has_key)
         return JoinStep(
             self._join.kind,

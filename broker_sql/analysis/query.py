@@ -267,6 +267,9 @@ class _Analyser:
             check_window(query.window)
         having = None if query.having is None else self._names.resolved(query.having, "HAVING")
         groups = None if query.group_by is None else [self._names.resolved(each, "GROUP BY") for each in query.group_by]
+        if groups is None and self._sink is None:
+            # All rows are one group. A table cannot be made of it, since its row would have no key.
+            groups = [exp.Literal.number(0)]
         return aggregated(query, items, groups, having, self._names, layout, self._settings, self._sink)
 
     def _is_table(self, aggregation: Aggregation | None) -> bool:

@@ -32,7 +32,7 @@ def source_stage(source: Labelled, context: PlanContext, name: str, prefix: str 
         "value": value_serde,
         "timestamp_extractor": extractor(info, settings),
     }
-    make = _RowMaker(info, source.has_places)
+    make = RowMaker(info, source.has_places)
     builder = context.builder
     if not info.is_table:
         made = lineage.declare(lambda: _AddColumns(make), value=_origins(source, prefix))
@@ -67,14 +67,15 @@ def _origins(source: Labelled, prefix: str) -> dict[str, Any]:
     return found
 
 
-class _RowMaker:
+class RowMaker:
     """The parts of a row that do not come from the value of a record."""
 
     def __init__(self, info: SourceInfo, has_places: bool) -> None:
         self.values = len(info.schema.value)
         self._has_places = has_places
         self._is_windowed = info.window is not None
-        self._no_keys = (None,) * len(info.schema.key)
+        self.no_keys = (None,) * len(info.schema.key)
+        self.is_plain = has_places and not self._is_windowed and not info.schema.headers
         self.headers = _header_values(info.schema.headers)
         places = dict(Labelled("", info, has_places).layout.columns)
         names = ("ROWPARTITION", "ROWOFFSET") if has_places else ()
@@ -89,10 +90,10 @@ class _RowMaker:
     def keys(self, key: Any) -> Row:
         """Bounds of the window, and the columns of the key."""
         if not self._is_windowed:
-            return self._no_keys if key is None else key
+            return self.no_keys if key is None else key
         if not isinstance(key, Windowed):
-            return (None, None, *self._no_keys)
-        return (key.window.start_ms, key.window.end_ms, *(self._no_keys if key.key is None else key.key))
+            return (None, None, *self.no_keys)
+        return (key.window.start_ms, key.window.end_ms, *(self.no_keys if key.key is None else key.key))
 
 
 def _header_values(columns: tuple[Column, ...]) -> HeaderValues:
@@ -111,7 +112,7 @@ def _header_values(columns: tuple[Column, ...]) -> HeaderValues:
 class _AddColumns(Processor):
     """For streams."""
 
-    def __init__(self, make: _RowMaker) -> None:
+    def __init__(self, make: RowMaker) -> None:
         self._make = make
 
     def init(self, context: ProcessorContext) -> None:
@@ -123,19 +124,24 @@ class _AddColumns(Processor):
         if value is None:
             self._forward(record)
             return
-        make = self._make
-        row = (
-            *value,
-            *make.headers(record.headers or NO_HEADERS),
-            record.timestamp,
-            *make.places(self.context.record_metadata),
-            *make.keys(record.key),
-        )
+        make, metadata = self._make, self.context.task.metadata
+        if make.is_plain and metadata is not None:
+            # Most streams; it saves a call for each part.
+            key = record.key
+            row = (*value, record.timestamp, metadata[1], metadata[2], *(make.no_keys if key is None else key))
+        else:
+            row = (
+                *value,
+                *make.headers(record.headers or NO_HEADERS),
+                record.timestamp,
+                *make.places(metadata),
+                *make.keys(record.key),
+            )
         self._forward(record.with_value(row))
 
 
 class _Transformer:
-    def __init__(self, make: _RowMaker) -> None:
+    def __init__(self, make: RowMaker) -> None:
         self._make = make
 
     def init(self, context: ProcessorContext) -> None:
@@ -158,7 +164,7 @@ class _AddPlaces(_Transformer):
 class _AddTimesAndKeys(_Transformer):
     """For tables: the rest, which the key and the time of a row of the store give."""
 
-    def __init__(self, make: _RowMaker) -> None:
+    def __init__(self, make: RowMaker) -> None:
         super().__init__(make)
         self._headers = make.values + len(make.headers(NO_HEADERS))
 

@@ -119,13 +119,13 @@ class Session:
 
         try:
             for each in inputs:
-                give(each.topic, *self._encoded(each), each.at)
+                give(each.topic, *self.encoded(each), each.at)
         finally:
             for driver in drivers:
                 driver.close()
         return written
 
-    def _encoded(self, record: CaseRecord) -> tuple[bytes | None, bytes | None]:
+    def encoded(self, record: CaseRecord) -> tuple[bytes | None, bytes | None]:
         source = self.source_of(record.topic)
         key: Any = _row(record.key, source.schema.key)
         if record.window is not None:
