@@ -13,6 +13,7 @@ _OWN: Final = (
     "broker_cy",
     "broker_mirror",
     "broker_registry",
+    "broker_sql",
     "broker_streams",
     "bench",
     "admin_tui",

@@ -16,6 +16,14 @@ from broker_sql.statements import Name
 MAX_DEPTH = 128  # of expressions, types and statements in each other: Python's stack holds them
 
 
+class Unexpected(ParseError):
+    """A token that cannot stand at its place. `expected` are words in upper case, symbols in quotes, and phrases."""
+
+    def __init__(self, message: str, location: Location, expected: tuple[str, ...]) -> None:
+        super().__init__(message, location)
+        self.expected = expected
+
+
 class Cursor:
     """Reads the tokens of a statement; the last one is END."""
 
@@ -141,6 +149,11 @@ class Cursor:
 
     # -- errors
 
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """Return what could stand at this place."""
+        return tuple(self._expected)
+
     def wanted(self, text: str) -> None:
         self._expected[text] = None
 
@@ -151,7 +164,7 @@ class Cursor:
         found = f"{token} is a reserved word" if reserved else f"unexpected {token}"
         expected = f"; expected {_listed(list(self._expected))}" if self._expected else ""
         hint = self._hint(token) or (f"; write `{token.upper}` for a name" if reserved else "")
-        raise ParseError(found + expected + hint, token.location)
+        raise Unexpected(found + expected + hint, token.location, self.expected)
 
     def error(self, message: str, location: Location | None = None) -> NoReturn:
         raise ParseError(message, location or self.location)

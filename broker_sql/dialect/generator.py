@@ -48,8 +48,13 @@ _PLAIN = re.compile(r"[A-Z_][A-Z0-9_]*", re.ASCII)
 
 
 def name_text(name: str) -> str:
-    """Return a name as a statement needs it: in backquotes if its case or a keyword asks for it."""
-    return name if _PLAIN.fullmatch(name) and name not in KEYWORDS else quoted(name)
+    """Return a name as a statement needs it: in backquotes if its case or a reserved word asks for it."""
+    return name if _PLAIN.fullmatch(name) and name not in RESERVED else quoted(name)
+
+
+def unlike_keyword(name: str) -> str:
+    """Return a name for a place where a keyword can stand instead, such as ALL or STREAMS."""
+    return quoted(name) if name in KEYWORDS else name_text(name)
 
 
 def string_text(text: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from broker_sql.dialect import asserts, control, shows, sources
-from broker_sql.dialect.cursor import Cursor
+from broker_sql.dialect.cursor import Cursor, Unexpected
 from broker_sql.dialect.expressions import condition
 from broker_sql.dialect.queries import query
 from broker_sql.dialect.tokenizer import MAX_TEXT, Kind, places, tokenize
@@ -47,6 +47,22 @@ def parse_each(text: str, variables: Mapping[str, str] | None = None) -> Iterato
         elif isinstance(statement, Undefine):
             defined.pop(statement.name.upper(), None)
         yield statement, part.ended
+
+
+def expected(text: str) -> tuple[str, ...]:
+    """Return what can follow a statement that is not written to its end: words in upper case, symbols in quotes, and
+    phrases such as "the name of a column". Nothing if the text is wrong before its end."""
+    try:
+        cursor = Cursor(tokenize(text), text)
+    except ParseError:
+        return ()
+    try:
+        _statement(cursor)
+    except Unexpected as error:
+        return error.expected if cursor.token.kind is Kind.END else ()
+    except ParseError:
+        return ()
+    return cursor.expected if cursor.token.kind is Kind.END else ()
 
 
 def parse_expression(text: str) -> exp.Expr:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from broker_sql import statements as s
-from broker_sql.dialect.generator import expression_text, name_text, string_text
+from broker_sql.dialect.generator import expression_text, name_text, string_text, unlike_keyword
 from broker_sql.dialect.words import RESERVED
 
 
@@ -201,7 +201,7 @@ def _extended(words: str) -> Callable[[Any], str]:
 
 
 def _explain(it: s.Explain) -> str:
-    return "EXPLAIN " + (to_text(it.statement) if it.statement else name_text(it.query_id or ""))
+    return "EXPLAIN " + (to_text(it.statement) if it.statement else unlike_keyword(it.query_id or ""))
 
 
 def _print(it: s.Print) -> str:
@@ -214,7 +214,7 @@ def _print(it: s.Print) -> str:
 
 
 def _of_query(word: str) -> Callable[[s.Terminate | s.Pause | s.Resume], str]:
-    return lambda it: f"{word} {'ALL' if it.query_id is None else name_text(it.query_id)}"
+    return lambda it: f"{word} {'ALL' if it.query_id is None else unlike_keyword(it.query_id)}"
 
 
 def _exists(it: s.AssertTopic | s.AssertSchema) -> str:
@@ -267,7 +267,7 @@ _TEXTS: dict[type[s.Statement], Callable[[Any], str]] = {
     s.DropFunction: lambda it: _words("DROP FUNCTION", _when(it.if_exists, "IF EXISTS"), name_text(it.name)),
     s.AlterSource: _alter,
     s.AlterSystem: lambda it: f"ALTER SYSTEM {string_text(it.name)}={string_text(it.value)}",
-    s.Describe: lambda it: _words(f"DESCRIBE {name_text(it.source)}", _when(it.extended, "EXTENDED")),
+    s.Describe: lambda it: _words(f"DESCRIBE {unlike_keyword(it.source)}", _when(it.extended, "EXTENDED")),
     s.DescribeStreams: _extended("DESCRIBE STREAMS"),
     s.DescribeTables: _extended("DESCRIBE TABLES"),
     s.DescribeFunction: lambda it: f"DESCRIBE FUNCTION {name_text(it.function)}",

@@ -60,7 +60,10 @@ def describe(cursor: Cursor) -> Statement:
     cursor.wanted("FUNCTION")
     cursor.wanted("CONNECTOR")
     source = cursor.name("the name of a stream or table")
-    return Describe(source=source, extended=cursor.accept("EXTENDED") or extended)
+    extended = cursor.accept("EXTENDED") or extended
+    if source in ("FUNCTION", "CONNECTOR"):
+        cursor.wanted(f"the name of a {source.lower()}")
+    return Describe(source=source, extended=extended)
 
 
 def explain(cursor: Cursor, statement: Callable[[Cursor], Statement]) -> Explain:
