@@ -49,7 +49,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a session has set: properties by SET, sent with each statement."""
+    """Properties that a session has set, sent with each statement."""
 
     properties: Mapping[str, Any] = field(default_factory=dict)
 
@@ -103,7 +103,7 @@ class SqlClient:
         return about
 
     def execute(self, text: str, settings: Settings) -> list[Entity]:
-        """Run statements that are no queries, and return the entities that the server answers."""
+        """Run statements other than queries, and return the entities that the server answers."""
         body = {"ksql": text, "streamsProperties": dict(settings.properties)}
         with self._send("POST", "/ksql", body, _JSON) as response:
             found: list[Entity] = parsed(_whole(response))

@@ -56,6 +56,7 @@ SOURCES = (
     "broker_cy",
     "broker_mirror",
     "broker_registry",
+    "broker_sql",
     "broker_streams",
     "bench",
     "admin_tui",

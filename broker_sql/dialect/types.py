@@ -8,7 +8,7 @@ from broker_sql.types import PRIMITIVES, Array, Decimal, Map, NamedType, SqlType
 
 
 def column_type(cursor: Cursor) -> SqlType:
-    """Parse a type. A name that is no type of ksqlDB becomes NamedType."""
+    """Parse a type. An unknown name becomes NamedType."""
     with cursor:
         token = cursor.token
         if token.upper == "ARRAY" and cursor.ahead(1).text == "<":

@@ -1,4 +1,4 @@
-"""What every statement has: its text and its place; names that know their places; properties of WITH."""
+"""The base of all statements with text and place; names that know their places; properties of WITH."""
 
 from __future__ import annotations
 

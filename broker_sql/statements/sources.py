@@ -19,7 +19,7 @@ class SourceKind(Enum):
 
 
 class Mark(Enum):
-    """What stands behind the type of a column."""
+    """The mark behind the type of a column."""
 
     NONE = ""
     KEY = "KEY"

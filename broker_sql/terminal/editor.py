@@ -36,7 +36,7 @@ STYLE: Final = Style.from_dict(
         "wrong": "ansired underline",
     }
 )
-# Words that are no statements, and need no semicolon.
+# These words are not statements, and need no semicolon.
 COMMANDS: Final = ("exit", "quit", "help", "output table", "output json")
 
 

@@ -17,6 +17,7 @@ PROGRAM = REPOSITORY / "deploy" / "wheelhouse.py"
 PARTS = (
     "broker_cy",
     "broker_registry",
+    "broker_sql",
     "broker_mirror",
     "broker_streams",
     "bench",

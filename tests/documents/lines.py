@@ -16,6 +16,7 @@ PROGRAMS = {
     "broker-load",
     "broker-mirror",
     "broker-registry",
+    "broker-sql",
     "broker-streams",
     "broker-tui",
     "echo",

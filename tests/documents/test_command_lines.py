@@ -57,6 +57,7 @@ EXCEPTIONS = {
     "broker-dash --listen 0.0.0.0": "needs users, a certificate and a provider; tests/dashboard/server and security",
     "broker-mirror": "needs two clusters; tests/broker_mirror/test_end_to_end.py runs it",
     "broker-registry schema-registry.properties": "needs the file; tests/broker_registry/test_config.py runs it",
+    "broker-sql": "needs a server of SQL; tests/broker_sql/terminal runs it",
     "broker-streams": "needs an application and a cluster; tests/broker_streams/hosts runs it",
     "pip install": "compiles for a minute; tests/packaging installs the wheel into fresh environments",
 }

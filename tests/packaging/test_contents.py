@@ -84,7 +84,7 @@ def test_the_metadata_is_valid(wheel: Path, sdist: Path) -> None:
     assert versions == ["3.11", "3.12", "3.13"]
     assert set(points["console_scripts"]) == {
         "broker-analytics", "broker-cy", "broker-bench", "broker-dash", "broker-load", "broker-mirror",
-        "broker-registry", "broker-streams", "broker-tui",
+        "broker-registry", "broker-sql", "broker-streams", "broker-tui",
     }  # fmt: skip
 
 

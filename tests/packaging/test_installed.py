@@ -29,6 +29,7 @@ WITH_EXTRAS = (
     ("broker-load", "loadgen"),
     ("broker-analytics", "analytics"),
     ("broker-streams", "streams"),
+    ("broker-sql", "sql"),
 )
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # Imports every module of the distribution except those that are programs, and the one that needs the extra `gssapi`,

@@ -48,7 +48,7 @@ ROWS = [
 
 
 class FakeServer:
-    """What the server was asked, and how it answers."""
+    """Requests that came, and the answers to them."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
