@@ -22,13 +22,14 @@ import orjson
 from broker_cy.core.java_numbers import double_text
 from broker_sql import types
 from broker_sql.formats.connect import check_map_keys
+from broker_sql.formats.json_source import object_reader, object_writer
 from broker_sql.formats.numbers import checked_time, fitted, parsed_bytes, parsed_double, parsed_int, parsed_long
 from broker_sql.formats.rows import Read, Row, RowShape, Write, checked_count
 from broker_sql.java_format import parse_decimal, wrap_bigint, wrap_integer
 from broker_sql.types import SqlType
 
-SHAPES_MAX: Final = 1_000
-"""Orders of fields in records whose columns are looked up once."""
+SHAPES_MAX: Final = 100
+"""Orders of fields in records that have a reader of their own; other orders are looked up for each record."""
 
 Coerce = Callable[[Any], Any]
 
@@ -107,39 +108,44 @@ def _coerce_columns(shape: RowShape) -> Callable[[Any], Row | None]:
             return None
         if not isinstance(value, dict):
             raise Mismatch("", f"{_shown(value)} is no object")
-        return tuple(fields(value))
+        row: Row = fields(value)
+        return row
 
     return read
 
 
-def _fields(names: tuple[str, ...], kinds: tuple[SqlType, ...]) -> Callable[[dict[str, Any]], list[Any]]:
-    """Return a function that reads the values of columns, or of a struct's fields, from an object."""
+def _fields(
+    names: tuple[str, ...], kinds: tuple[SqlType, ...], *, is_struct: bool = False
+) -> Callable[[dict[str, Any]], Any]:
+    """Return a function that reads an object: to the values of columns, or to a dict of a struct's fields."""
     coercions = tuple(coercion(kind) for kind in kinds)
-    places: dict[tuple[str, ...], tuple[tuple[str | None, Coerce], ...]] = {}
+    readers: dict[tuple[str, ...], Callable[[dict[str, Any]], Any]] = {}
 
-    def located(value: dict[str, Any]) -> tuple[tuple[str | None, Coerce], ...]:
+    def other(index: int, given: Any) -> Any:
+        if given is None:
+            return None
+        try:
+            return coercions[index](given)
+        except Mismatch as error:
+            raise Mismatch(f".{names[index]}{error.path}", error.reason) from None
+        except ValueError as error:
+            raise Mismatch(f".{names[index]}", str(error)) from None
+
+    def located(value: dict[str, Any]) -> Callable[[dict[str, Any]], Any]:
         upper = {name.upper(): name for name in value}
-        found = tuple(
-            (name if name in value else upper.get(name), coerce) for name, coerce in zip(names, coercions, strict=True)
-        )
-        if len(places) < SHAPES_MAX:
-            places[tuple(value)] = found
-        return found
+        found = [name if name in value else upper.get(name) for name in names]
+        if len(readers) < SHAPES_MAX:
+            made = readers[tuple(value)] = object_reader(found, names, kinds, other, is_struct)
+            return made
 
-    def read(value: dict[str, Any]) -> list[Any]:
-        plan = places.get(tuple(value)) or located(value)
-        row: list[Any] = []
-        for name, coerce in plan:
-            given = None if name is None else value[name]
-            if given is not None:
-                try:
-                    given = coerce(given)
-                except Mismatch as error:
-                    raise Mismatch(f".{names[len(row)]}{error.path}", error.reason) from None
-                except ValueError as error:
-                    raise Mismatch(f".{names[len(row)]}", str(error)) from None
-            row.append(given)
-        return row
+        def read(value: dict[str, Any]) -> Any:
+            row = tuple(None if name is None else other(index, value[name]) for index, name in enumerate(found))
+            return dict(zip(names, row, strict=True)) if is_struct else row
+
+        return read
+
+    def read(value: dict[str, Any]) -> Any:
+        return (readers.get(tuple(value)) or located(value))(value)
 
     return read
 
@@ -310,12 +316,13 @@ def _map(kind: types.Map) -> Coerce:
 
 def _struct(kind: types.Struct) -> Coerce:
     names = tuple(name for name, _ in kind.fields)
-    fields = _fields(names, tuple(inner for _, inner in kind.fields))
+    fields = _fields(names, tuple(inner for _, inner in kind.fields), is_struct=True)
 
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise ValueError(f"{_shown(value)} is no {kind}")
-        return dict(zip(names, fields(value), strict=True))
+        found: dict[str, Any] = fields(value)
+        return found
 
     return read
 
@@ -357,23 +364,11 @@ def _writer(shape: RowShape) -> Write:
             return dumped(value if encode_single is None else encode_single(value))
 
         return write_single
-    if not any(encoders):
-
-        def write_plain(row: Row) -> bytes | None:
-            checked_count(row, count)
-            return dumped(dict(zip(names, row, strict=True)))
-
-        return write_plain
-    columns = tuple(zip(names, encoders, strict=True))
+    write_all = object_writer(names, encoders, dumped)
 
     def write(row: Row) -> bytes | None:
         checked_count(row, count)
-        return dumped(
-            {
-                name: value if value is None or encode is None else encode(value)
-                for (name, encode), value in zip(columns, row, strict=True)
-            }
-        )
+        return write_all(row)
 
     return write
 
