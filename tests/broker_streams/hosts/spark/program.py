@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,21 @@ def broker_in(directory: Path) -> Iterator[BrokerProcess]:
         yield made.start()
     finally:
         made.close()
+
+
+def _wait_and_kill(processes: Sequence[psutil.Process]) -> None:
+    """Let processes end; those that do not are killed. The scripts that start a JVM may leave it a child that has ended
+    and that it never reaps.
+    """
+    running = []
+    for each in processes:
+        with suppress(psutil.NoSuchProcess):
+            if each.status() != psutil.STATUS_ZOMBIE:
+                running.append(each)
+    _, alive = psutil.wait_procs(running, timeout=30)
+    for each in alive:
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
 
 
 class Program:
@@ -74,9 +89,7 @@ class Program:
         descendants = psutil.Process(self.child.pid).children(recursive=True) if self.child.poll() is None else []
         self.child.kill()
         self.child.wait()
-        _, alive = psutil.wait_procs(descendants, timeout=30)
-        for each in alive:
-            each.kill()
+        _wait_and_kill(descendants)
         self._log.close()
 
 
@@ -117,9 +130,7 @@ class WarmJvm:
         active = companion.getActive()
         if active.isDefined():
             active.get().stop()
-        _, alive = psutil.wait_procs(before, timeout=30)
-        for each in alive:
-            each.kill()
+        _wait_and_kill(before)
 
     def close(self) -> None:
         process = psutil.Process(self.pid)
@@ -128,6 +139,4 @@ class WarmJvm:
         self._gateway.proc.kill()
         self._gateway.proc.wait()
         # Python workers end when they miss their JVM.
-        _, alive = psutil.wait_procs(left, timeout=30)
-        for each in alive:
-            each.kill()
+        _wait_and_kill(left)
