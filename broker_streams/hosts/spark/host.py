@@ -237,7 +237,11 @@ class SparkHost:
             async with self._starting:
                 try:
                     streaming = await loop.run_in_executor(threads, rounds.start, application.name, checkpoint)
-                except Exception as error:  # of Spark or Py4J: the JVM may be gone
+                except Exception as error:  # of Spark or Py4J
+                    if _is_without_jvm(error):
+                        query.failure = StreamsError(
+                            f"the JVM of Spark has ended ({error}); start the application again"
+                        )
                     return _reason(str(error))
             begun.set()
             application.runs(query, once=self._once)
@@ -308,6 +312,13 @@ def _ended(streaming: JavaObject) -> str | None:
     return None
 
 
+def _is_without_jvm(error: Exception) -> bool:
+    """Whether a call of the JVM failed because nothing listens there any more."""
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
+    return isinstance(error, ConnectionRefusedError | Py4JNetworkError)
+
+
 @contextmanager
 def _no_python_of_the_driver() -> Iterator[None]:
     """Spark starts a Python process to look for data sources that are written in Python, before it takes one of its
@@ -346,4 +357,4 @@ def _reason(text: str) -> str:
     errors = [each for each in lines if re.match(r"[\w.]*(Error|Attempt)\b: ", each)]
     # Py4J's first line names its own object.
     java = [each.removeprefix(": ") for each in lines if not each.startswith(("An error occurred", "at "))]
-    return (errors[-1:] or java or ["no reason was given"])[0]
+    return (errors[-1:] or java or lines or ["no reason was given"])[0]

@@ -192,6 +192,7 @@ class Killed:
         elif kill.victim == JVM:
             # A driver cannot go on without it, and says so.
             assert await asyncio.to_thread(running.child.wait, WAIT_S) > 0, running.text()
+            assert "the JVM of Spark has ended" in running.text().splitlines()[-1]
             self._lost(jvm=True)
         elif kill.victim == BROKER:
             self._broker.kill()
