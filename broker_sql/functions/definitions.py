@@ -118,10 +118,13 @@ def strictly(function: Call) -> Call:
     def two(first: Any, second: Any) -> Any:
         return None if first is None or second is None else function(first, second)
 
+    def three(first: Any, second: Any, third: Any) -> Any:
+        return None if first is None or second is None or third is None else function(first, second, third)
+
     code = getattr(function, "__code__", None)
     if code is None or getattr(function, "__defaults__", None) or code.co_flags & inspect.CO_VARARGS:
         return _all_present(function)
-    by_count: dict[int, Call] = {1: one, 2: two}
+    by_count: dict[int, Call] = {1: one, 2: two, 3: three}
     return by_count.get(code.co_argcount) or _all_present(function)
 
 

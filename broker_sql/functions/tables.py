@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import Any, Final
 
 from broker_sql.functions.definitions import Category
 
 TABLE = Category("TABLE")
+_CUBE_LIMIT: Final = 20  # columns that are not NULL: a row becomes 2 ** 20 rows
 _explode = TABLE.table("explode", "One row for each element of an array.", list="the array")
 _cube = TABLE.table(
     "cube_explode",
@@ -25,4 +26,6 @@ def _(array: list[Any] | None) -> list[Any]:
 def _(columns: list[Any] | None) -> list[list[Any]]:
     if columns is None:
         return []
+    if sum(each is not None for each in columns) > _CUBE_LIMIT:
+        raise ValueError(f"CUBE_EXPLODE: {len(columns)} columns: at most {_CUBE_LIMIT} are allowed, besides NULL")
     return [list(row) for row in product(*((None,) if each is None else (None, each) for each in columns))]

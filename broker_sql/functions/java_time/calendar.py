@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from broker_sql.functions.java_time.zones import Zone
@@ -69,16 +68,19 @@ def week_of_year(days: int, year: int) -> tuple[int, int]:
     return year, (days - first_week(year)) // 7 + 1
 
 
-@dataclass(frozen=True, slots=True)
 class Moment:
-    """A date, a time of day in nanoseconds, and a zone with its offset in seconds; None for what is not there."""
+    """A date, a time of day in nanoseconds, and a zone with its offset in seconds; None for what is not there.
 
-    days: int | None = None
-    nanos: int | None = None
-    zone: Zone | None = None
-    offset_s: int | None = None
+    `date` is year, month and day."""
 
-    @property
-    def date(self) -> tuple[int, int, int]:
-        assert self.days is not None
-        return date_of(self.days)
+    __slots__ = ("date", "days", "nanos", "offset_s", "zone")
+
+    def __init__(
+        self,
+        days: int | None = None,
+        nanos: int | None = None,
+        zone: Zone | None = None,
+        offset_s: int | None = None,
+    ) -> None:
+        self.days, self.nanos, self.zone, self.offset_s = days, nanos, zone, offset_s
+        self.date = (0, 0, 0) if days is None else date_of(days)

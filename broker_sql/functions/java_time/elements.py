@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from broker_sql.functions.java_time import values
@@ -47,7 +47,7 @@ class Literal:
 
     def read(self, text: str, at: int, fields: Fields) -> int:
         end = at + len(self.text)
-        if text[at:end].lower() != self.text.lower():
+        if not text.startswith(self.text, at) and text[at:end].lower() != self.text.lower():
             raise NotParsed(at)
         return end
 
@@ -130,29 +130,35 @@ _GETTERS: Final[dict[str, Callable[[Moment, str], int]]] = {
 class Number:
     """`reserved` is the width of numbers of fixed width that follow without anything between."""
 
-    field: str
+    name: str
     least: int
     most: int = _MAX_WIDTH
     sign: str = NORMAL
     reserved: int = 0
+    fixed: bool = field(init=False)  # one width, and no sign
 
-    @property
-    def fixed(self) -> bool:
-        return self.least == self.most and self.sign == NOT_NEGATIVE
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fixed", self.least == self.most and self.sign == NOT_NEGATIVE)
 
     def write(self, moment: Moment) -> str:
-        value = _GETTERS[self.field](moment, self.field)
+        value = _GETTERS[self.name](moment, self.name)
         digits = str(abs(value))
         if len(digits) > self.most:
-            raise ValueError(f"Field {self.field} cannot be printed: {value} exceeds the width of {self.most}")
+            raise ValueError(f"Field {self.name} cannot be printed: {value} exceeds the width of {self.most}")
         sign = "-" if value < 0 else "+" if self.sign == EXCEEDS_PAD and len(digits) > self.least else ""
         return sign + digits.rjust(self.least, "0")
 
     def read(self, text: str, at: int, fields: Fields) -> int:
+        if self.fixed:
+            digits = text[at : at + self.most]
+            if len(digits) < self.most or not (digits.isascii() and digits.isdecimal()):
+                raise NotParsed(at)
+            fields.numbers[self.name] = int(digits)
+            return at + self.most
         start, negative, plus = at, False, False
         if text[at : at + 1] in ("+", "-") and at < len(text):
             negative, plus = text[at] == "-", text[at] == "+"
-            if self.fixed or self.sign == NOT_NEGATIVE or (plus and self.sign != EXCEEDS_PAD):
+            if self.sign == NOT_NEGATIVE or (plus and self.sign != EXCEEDS_PAD):
                 raise NotParsed(at)
             start += 1
         end = start
@@ -166,7 +172,7 @@ class Number:
         if self.sign == EXCEEDS_PAD and not negative and plus != (width > self.least):
             raise NotParsed(at)
         value = int(text[start:end])
-        fields.numbers[self.field] = -value if negative else value
+        fields.numbers[self.name] = -value if negative else value
         return end
 
 

@@ -13,6 +13,7 @@ from broker_sql.functions.definitions import Category, Resolved
 
 STRING = Category("STRING")
 _SPACES: Final = "".join(map(chr, range(33)))  # of Java's String.trim
+_PAD_LIMIT: Final = 1 << 24  # characters or bytes of a padded value: a length from a record must not exhaust the memory
 _TEXT = {"text": "the text"}
 _chr = STRING.scalar(
     "chr",
@@ -174,6 +175,8 @@ def _(value: bytes | None) -> int | None:
 def _padded(value: Any, length: int, padding: Any, left: bool) -> Any:
     if not padding or length < 0:
         return None
+    if length > _PAD_LIMIT:
+        raise ValueError(f"length {length}: at most {_PAD_LIMIT} is allowed")
     missing = length - len(value)
     if missing <= 0:
         return value[:length]

@@ -181,6 +181,13 @@ def test_table_functions() -> None:
     assert cube.call([1, None]) == [[None, None], [1, None]]
 
 
+def test_cubes_have_a_bound() -> None:
+    cube = REGISTRY.table("CUBE_EXPLODE", [Array(INTEGER)])
+    assert len(list(cube.call([None] * 40 + [1]))) == 2
+    with pytest.raises(ValueError, match="21 columns: at most 20"):
+        cube.call([1] * 21)
+
+
 def test_conditionals() -> None:
     assert scalar("COALESCE", ["INT", "INT"], None, 3) == 3
     assert scalar("IFNULL", ["STRING", "STRING"], "", "x") == ""

@@ -172,6 +172,7 @@ def test_values(name: str, types: list[str], values: tuple[Any, ...], wanted: An
     [
         ("MASK", [S, S, S, S, S], ("a", "XX", "x", "n", "-"), "mask 'XX'"),
         ("MASK_LEFT", [S, N], ("a", -1), "mask_left requires a non-negative number of characters, but was -1"),
+        ("LPAD", [S, N, S], ("a", 2**31 - 1, "x"), "length 2147483647: at most 16777216"),
         ("ENCODE", [S, S, S], ("abc", "hex", "utf8"), "even number"),
         ("ENCODE", [S, S, S], ("zz", "hex", "utf8"), "not hexadecimal"),
         ("ENCODE", [S, S, S], ("a", "utf8", "utf8"), "two encodings"),
