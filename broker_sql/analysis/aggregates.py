@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from broker_sql.analysis.names import PSEUDO_COLUMNS, WINDOW_BOUNDS, Layout, Names
+from broker_sql.analysis.names import PSEUDO_COLUMNS, WINDOW_BOUNDS, Layout, Names, fresh
 from broker_sql.analysis.projection import Unresolved
 from broker_sql.analysis.settings import Settings
 from broker_sql.analysis.trees import bare, calls, column, columns, replaced, signature
@@ -211,7 +211,7 @@ class _Aggregator:
         taken = arguments[: max(aggregate.columns, 1) if counts_rows else aggregate.columns]
         for each in taken:
             self._keep(each)
-        made = AggregateCall(f"{VARIABLE}{len(self._calls)}", aggregate, tuple(taken))
+        made = AggregateCall(fresh(VARIABLE, len(self._calls), self._layout), aggregate, tuple(taken))
         self._calls.append(made)
         self._by_signature[signature(node)] = made
         return made

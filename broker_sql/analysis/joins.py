@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from broker_sql.analysis.names import Labelled, Names
 from broker_sql.analysis.trees import bare, columns, is_column, signature
-from broker_sql.catalog import KeyWindow
+from broker_sql.catalog import Catalog, KeyWindow
 from broker_sql.dialect import to_text
 from broker_sql.dialect.nodes import location
 from broker_sql.errors import AnalysisError, Location
@@ -51,7 +51,9 @@ class JoinStep:
     right_has_key: bool
 
 
-def joined(sources: Sequence[Labelled], joins: Sequence[Join]) -> tuple[tuple[JoinStep, ...], tuple[exp.Expr, ...]]:
+def joined(
+    sources: Sequence[Labelled], joins: Sequence[Join], catalog: Catalog
+) -> tuple[tuple[JoinStep, ...], tuple[exp.Expr, ...]]:
     """The steps, and the columns that may be the key of the last result. Raises AnalysisError."""
     labels = [each.label for each in sources]
     for at, (source, join) in enumerate(zip(sources[1:], joins, strict=True)):
@@ -62,7 +64,7 @@ def joined(sources: Sequence[Labelled], joins: Sequence[Join]) -> tuple[tuple[Jo
             )
         if source.info.name in names:
             raise AnalysisError(f"{quoted(source.info.name)} is in the join twice", join.location)
-    names_of = Names(sources)
+    names_of = Names(sources, catalog=catalog)
     first = sources[0]
     is_table = first.info.is_table
     keys: tuple[exp.Expr, ...] = tuple(

@@ -14,8 +14,8 @@ from typing import Final
 from sqlglot import exp
 
 from broker_sql.analysis.trees import column, replaced
-from broker_sql.catalog import SourceInfo, nearest
-from broker_sql.dialect.nodes import location
+from broker_sql.catalog import Catalog, SourceInfo, nearest
+from broker_sql.dialect.nodes import CastTo, location
 from broker_sql.errors import AnalysisError, Location
 from broker_sql.types import BIGINT, INTEGER, SqlType, quoted
 
@@ -71,17 +71,45 @@ class Labelled:
         )
 
 
+def fresh(prefix: str, number: int, layout: Layout) -> str:
+    """A name for a column that a query adds to a row: the prefix and a number, or with _ in front of that."""
+    name = f"{prefix}{number}"
+    while name in layout.index:
+        name = f"{prefix}_{name.removeprefix(prefix)}"
+    return name
+
+
 class Names:
     """Resolves the columns of a query."""
 
-    def __init__(self, sources: Sequence[Labelled], synthetic: str | None = None, has_bounds: bool = False) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Labelled],
+        synthetic: str | None = None,
+        has_bounds: bool = False,
+        catalog: Catalog | None = None,
+    ) -> None:
+        """`catalog` has the types that users named, for CAST. Raises AnalysisError: columns of a join have one name."""
         self.sources = tuple(sources)
+        self._catalog = catalog
         # The query has windows itself: their bounds are columns, too.
         self._has_bounds = has_bounds
         self.is_join = len(self.sources) > 1
         # The key column that a join adds; it has no source.
         self.synthetic = synthetic
         self._by_label = {each.label: each for each in self.sources}
+        self._check_distinct()
+
+    def _check_distinct(self) -> None:
+        """With labels in front, columns of different sources may get one name: `A_B` and `C`, `A` and `B_C`."""
+        seen: dict[str, str] = {}
+        for source in self.sources if self.is_join else ():
+            for name in source.layout.index:
+                other = seen.setdefault(self.internal(source.label, name), f"{source.label}.{name}")
+                if other != f"{source.label}.{name}":
+                    raise AnalysisError(
+                        f"{other} and {source.label}.{name} get the same name in the join: give a source another alias"
+                    )
 
     def internal(self, label: str, name: str) -> str:
         return f"{label}_{name}" if self.is_join else name
@@ -130,6 +158,9 @@ class Names:
         """The expression over columns of the row. Raises AnalysisError."""
 
         def swap(part: exp.Expr) -> exp.Expr | None:
+            if isinstance(part, CastTo) and self._catalog is not None:
+                # The part is one of a copy, whose operand is still to be seen.
+                part.set("to", self._catalog.resolved(part.to, location(part)))
             if not isinstance(part, exp.Column):
                 return None
             source, name = self.owner(part, clause)

@@ -14,7 +14,7 @@ from sqlglot import exp
 from broker_sql.analysis import projection
 from broker_sql.analysis.aggregates import Aggregation, aggregated
 from broker_sql.analysis.joins import SYNTHETIC_KEY, JoinForm, JoinStep, joined
-from broker_sql.analysis.names import Labelled, Layout, Names
+from broker_sql.analysis.names import Labelled, Layout, Names, fresh
 from broker_sql.analysis.projection import Item, KeyColumn
 from broker_sql.analysis.settings import ROW_PLACES, Settings
 from broker_sql.analysis.trees import bare, calls, replaced, signature
@@ -86,7 +86,7 @@ def analyse(query: Query, catalog: Catalog, settings: Settings, sink: str | None
 
 class _Analyser:
     def __init__(self, query: Query, catalog: Catalog, settings: Settings, sink: str | None) -> None:
-        self._query, self._settings, self._sink = query, settings, sink
+        self._query, self._catalog, self._settings, self._sink = query, catalog, settings, sink
         has_places = settings.is_on(ROW_PLACES, True)
         self._sources = tuple(
             Labelled(str(each.label), catalog.source(each.name), has_places)
@@ -96,10 +96,13 @@ class _Analyser:
         self._joins: tuple[JoinStep, ...] = ()
         self._join_keys: tuple[exp.Expr, ...] = ()
         if query.joins:
-            self._joins, self._join_keys = joined(self._sources, query.joins)
+            self._joins, self._join_keys = joined(self._sources, query.joins, catalog)
         synthetic = self._synthetic_name() if self._joins and not self._join_keys else None
         self._names = Names(
-            self._sources, synthetic, has_bounds=query.window is not None and query.group_by is not None
+            self._sources,
+            synthetic,
+            has_bounds=query.window is not None and query.group_by is not None,
+            catalog=catalog,
         )
         layout = self._names.layout
         if synthetic is not None:
@@ -123,7 +126,7 @@ class _Analyser:
         where = None
         if query.where is not None:
             self._refuse_calls(query.where, "WHERE")
-            where = Names(self._sources, synthetic=self._names.synthetic).resolved(query.where, "WHERE")
+            where = Names(self._sources, self._names.synthetic, catalog=self._catalog).resolved(query.where, "WHERE")
             condition(where, self._source_layout, self._settings, "WHERE")
         expanded = projection.expanded(
             query.items, self._names, self._settings, self._sink is not None, self._star_keys()
@@ -210,7 +213,7 @@ class _Analyser:
             for inner in node.expressions:
                 for each in calls(inner, self._functions.is_table):
                     raise AnalysisError(f"table function {each.name} is inside of another one", location(each))
-            name = f"{SYNTHETIC_VALUE}{len(found)}"
+            name = fresh(SYNTHETIC_VALUE, len(found), self._source_layout)
             found.append(TableFunction(name, node.copy()))
             return exp.column(name, quoted=True)
 

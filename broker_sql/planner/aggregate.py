@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from broker_sql.analysis import serdes
 from broker_sql.analysis.aggregates import Aggregation
-from broker_sql.analysis.names import WINDOW_BOUNDS, Layout
+from broker_sql.analysis.names import WINDOW_BOUNDS, Layout, fresh
 from broker_sql.analysis.trees import column, is_column
 from broker_sql.analysis.typed import type_of
 from broker_sql.catalog import Format, KeyWindow
@@ -30,6 +30,7 @@ from broker_streams.plan.windows import EmitStrategy, SessionWindows, TimeWindow
 from broker_streams.records import Windowed
 
 _DEFAULT_GRACE_MS: Final = 86_400_000
+ARGUMENT: Final = "KSQL_INTERNAL_COL_"
 _STORE: Final = "Aggregate-Aggregate-Materialize"
 
 
@@ -117,7 +118,7 @@ class _Aggregate:
         for each in aggregation.calls:
             begin = len(nodes)
             for node in each.arguments:
-                columns.append((f"KSQL_INTERNAL_COL_{len(nodes)}", type_of(node, source.layout, self._settings)))
+                columns.append((self._argument(len(nodes)), type_of(node, source.layout, self._settings)))
                 nodes.append(node)
             spans.append((begin, len(nodes)))
         make = source.row_maker(nodes)
@@ -130,6 +131,10 @@ class _Aggregate:
         flow = source.flow.map_values(prepare, name="Aggregate-Prepare")
         prepared = _Prepared(len(aggregation.kept), tuple(spans))
         return source.to(flow, layout=Layout(tuple(columns))), prepared
+
+    def _argument(self, at: int) -> str:
+        """The name of a column for an argument of an aggregate function."""
+        return fresh(ARGUMENT, at, self._source.layout)
 
     def _grouped(self) -> Any:
         prepared, self._prepared = self._prepare()
@@ -201,7 +206,7 @@ class _Aggregate:
     def _origins(self) -> dict[str, Any]:
         found: dict[str, Any] = {name: lineage.Copied(f"value.{name}") for name, _ in self._aggregation.kept}
         for each, (begin, end) in zip(self._aggregation.calls, self._prepared.arguments, strict=True):
-            arguments = [f"value.KSQL_INTERNAL_COL_{at}" for at in range(begin, end)]
+            arguments = [f"value.{self._argument(at)}" for at in range(begin, end)]
             found[each.name] = [*arguments, f"aggregate.{each.name}"]
         return found
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from broker_sql.analysis.joins import JoinForm, JoinStep
+from broker_sql.analysis.joins import SYNTHETIC_KEY, JoinForm, JoinStep
 from broker_sql.analysis.names import Labelled
 from broker_sql.analysis.properties import IN_REGISTRY
 from broker_sql.analysis.query import Analysis
@@ -191,9 +191,13 @@ class _Join:
 
     def _result(self, flow: Any, left: Stage, right: Stage) -> Stage:
         layout = left.layout.with_columns(right.layout.columns)
+        key = left.key
+        if self._step.kind is JoinKind.FULL:
+            # No column of a source has the key of all rows.
+            key = key_columns([(self._synthetic or SYNTHETIC_KEY, left.key[0].type)])
         if self._synthetic is not None:
             layout = layout.with_columns([(self._synthetic, left.key[0].type)])
-        return left.to(flow, layout=layout)
+        return left.to(flow, layout=layout, key=key)
 
     def _joiner(self, left: Stage, right: Stage) -> tuple[Callable[[Any, Row | None, Row | None], Row], dict[str, Any]]:
         """joiner(key, left, right), and the lineage of its result."""

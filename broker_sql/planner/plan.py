@@ -12,10 +12,12 @@ from broker_sql.analysis.query import Analysis, analyse
 from broker_sql.analysis.schemas import check_formats, check_physical
 from broker_sql.analysis.settings import KEY_FORMAT, SINK_PARTITIONS, SINK_REPLICAS, TOPIC_PREFIX, Settings
 from broker_sql.catalog import Catalog, Change, Format, PutQuery, PutSource, QueryInfo, SourceInfo
+from broker_sql.dialect import parse
 from broker_sql.errors import AnalysisError, StatementError
 from broker_sql.planner import aggregate, joins, push, rows, sink
 from broker_sql.planner.source import source_stage
 from broker_sql.planner.stage import PlanContext, Stage
+from broker_sql.planner.upgrades import check_upgrade
 from broker_sql.statements import (
     AlterSource,
     CreateAs,
@@ -118,7 +120,24 @@ def _create_as(statement: CreateAs, catalog: Catalog, settings: Settings) -> Pla
     else:
         query_id = f"{'CTAS' if is_table else 'CSAS'}_{statement.name}_{catalog.next_query}"
     made_sink = replace(made_sink, query_id=query_id)
-    return _persistent(analysis, made_sink, query_id, settings, statement.text, (PutSource(made_sink),))
+    planned = _persistent(analysis, made_sink, query_id, settings, statement.text, (PutSource(made_sink),))
+    if old is not None and old.query_id is not None:
+        _check_upgrade(planned, old, catalog, settings, statement)
+    return planned
+
+
+def _check_upgrade(
+    planned: Planned, old: SourceInfo, catalog: Catalog, settings: Settings, statement: CreateAs
+) -> None:
+    (before,) = parse(old.text)
+    if not isinstance(before, CreateAs):
+        raise StatementError(f"{quoted(old.name)} was not made by a query", statement.location)
+    analysis = analyse(before.query, catalog, settings, old.name)
+    earlier = _persistent(analysis, old, str(old.query_id), settings, old.text, ())
+    assert planned.analysis is not None
+    assert planned.topology is not None
+    assert earlier.topology is not None
+    check_upgrade(old.name, analysis, planned.analysis, (earlier.topology, planned.topology), statement.location)
 
 
 def _sink(statement: CreateAs, analysis: Analysis, settings: Settings) -> SourceInfo:
@@ -251,4 +270,4 @@ def _key_format(given: Format, settings: Settings) -> Format:
     return Format(settings.text(KEY_FORMAT, "KAFKA").upper()) if given.name == "NONE" else given
 
 
-__all__ = ["OnRow", "Planned", "plan", "quoted", "result_stage"]
+__all__ = ["OnRow", "Planned", "plan", "result_stage"]
