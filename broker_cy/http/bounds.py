@@ -25,7 +25,7 @@ CERTIFICATE: Final = "client_certificate"
 
 
 class Connection(Protocol):
-    """What is read and set of uvicorn's protocols, and of that of HTTP/2."""
+    """The attributes that are read and set of the protocols of uvicorn, and of that of HTTP/2."""
 
     connections: set[Any]
     app_state: dict[str, Any]

@@ -53,7 +53,7 @@ OF_ASSERT_TOPIC: Final = ("PARTITIONS", "REPLICAS")
 
 @dataclass(frozen=True)
 class SourceProperties:
-    """What WITH says. None: it does not say it."""
+    """The properties of WITH; None: not given."""
 
     topic: str | None = None
     key_format: Format | None = None

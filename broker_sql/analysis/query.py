@@ -285,7 +285,7 @@ class _Analyser:
     def _key_expressions(
         self, aggregation: Aggregation | None, partition_by: tuple[exp.Expr, ...] | None
     ) -> projection.Keys:
-        """What the key of the result is made of."""
+        """The expressions that the key of the result is made of."""
         if aggregation is not None:
             return projection.Keys("grouping", aggregation.groups)
         if partition_by is not None:

@@ -43,7 +43,7 @@ OnRow = Callable[[tuple[Any, ...], bool], object]
 
 @dataclass(frozen=True)
 class Planned:
-    """What a statement does. `changes` are for the catalog. A query has a topology, and its id.
+    """The effects of a statement. `changes` are for the catalog. A query has a topology, and its id.
 
     `schema` is that of the result; a query without a sink has all its columns in the order of SELECT. `dropped` is the
     source that DROP removes. `already`: there is nothing to do, since IF [NOT] EXISTS holds.

@@ -23,7 +23,7 @@ Row = tuple[Any, ...]
 
 @dataclass
 class PlanContext:
-    """What all clauses of a query share. `query_id` is part of the names of internal topics."""
+    """The parts that all clauses of a query share. `query_id` is part of the names of internal topics."""
 
     builder: StreamsBuilder
     settings: Settings
