@@ -44,7 +44,7 @@ _SYMBOLS: dict[type[exp.Expr], str] = {
     exp.Div: "/",
     exp.Mod: "%",
 }
-_PLAIN = re.compile(r"[A-Z_][A-Z0-9_]*", re.ASCII)
+_PLAIN = re.compile(r"[A-Z_][A-Z0-9_@]*|[0-9]+[A-DF-Z_][A-Z0-9_@]*")
 
 
 def name_text(name: str) -> str:

@@ -77,7 +77,7 @@ class KsqlTokenizer(Tokenizer):
     SINGLE_TOKENS: ClassVar[dict[str, TokenType]] = dict.fromkeys("()[]{},;.+-*/%=<>:!|&^~?#$\\`\"'", TokenType.UNKNOWN)
 
 
-_WORD = re.compile(r"[^\W\d][\w@]*")
+_WORD = re.compile(r"[^\W\d][\w@]*", re.ASCII)
 _UNCLOSED = re.compile(r"Missing (\S+) from")
 _CLOSERS = {"$$": "text in $$", "'": "string", "`": "name in backquotes", '"': "name in double quotes"}
 # Strings, quoted names and comments that end; then their first characters, if they do not end.
@@ -172,6 +172,8 @@ def _token(each: SqlglotToken, text: str, place: Callable[[int], Location], bodi
         kind = Kind.SYMBOL
     elif raw == "$" and text[start : start + 2] == "${":
         raise ParseError(f"variable {text[start : text.find('}', start) + 1]} is not defined", place(start))
+    elif raw.isidentifier():
+        raise ParseError(f"{raw} has letters that only a quoted name may have: write `{raw}`", place(start))
     else:
         raise ParseError(f"'{raw}' is no part of a statement", place(start))
     return Token(kind, each.text if kind in (Kind.STRING, Kind.QUOTED) else raw, start, end, place(start))

@@ -106,9 +106,11 @@ def _in_expression(whole: str, names: Names) -> Iterator[Candidate]:
 
 
 def _columns(whole: str, names: Names) -> Iterator[Candidate]:
-    """Yield the columns of the sources that the statement names, and the pseudo columns."""
+    """Yield the columns of the sources that the statement names, and the pseudo columns.
+
+    A statement without FROM, as it is written from its begin, may mean any source."""
     aliases = _aliases(whole)
-    found = [each for each in names.sources() if each.name in aliases.values()]
+    found = [each for each in names.sources() if not aliases or each.name in aliases.values()]
     for source in found:
         yield from (Candidate(name_text(name), kind) for name, kind in source.columns)
     yield from (

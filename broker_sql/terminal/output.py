@@ -139,7 +139,9 @@ class TextOutput:
         if not table.rows:
             self._console.print(RichText(f"no {table.columns[0].lower()}", style="dim"))
             return
-        made = RichTable(box=box.SIMPLE_HEAD, title=table.about or None, title_justify="left", pad_edge=False)
+        made = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        if table.about:
+            self._console.print(RichText(table.about))
         for title in table.columns:
             made.add_column(RichText(title), overflow="fold")
         for row in table.rows:

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 from broker_cy.client.errors import ClientError, Failure
 from broker_sql.client import Entity, Printed, Refused, Rows, Settings, SqlClient
 from broker_sql.dialect import parse_each
+from broker_sql.errors import Location
 from broker_sql.statements import (
     Define,
     Emit,
@@ -58,7 +59,14 @@ class Session:
 
         Raises SqlError for a text that is none, and ClientError."""
         for statement, _ in parse_each(text, self.variables):
-            self._run(statement)
+            try:
+                self._run(statement)
+            except ClientError as error:
+                place = statement.location
+                if place is None or place == Location(1, 1):
+                    raise
+                # Places in messages of the server are those in the statement.
+                raise error.about(f"statement at {place}") from None
 
     def _run(self, statement: Statement) -> None:
         local = self._local.get(type(statement))

@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from random import Random
 
 import pytest
 from sqlglot import exp
 
-from broker_sql.dialect import parse, parse_expression
+from broker_sql.dialect import parse, parse_expression, to_text
 from broker_sql.errors import Location, ParseError
+from broker_sql.terminal.highlight import styled
+from tests.broker_sql.dialect.forms import FORMS
 
 
 @pytest.mark.parametrize(
@@ -31,6 +34,7 @@ from broker_sql.errors import Location, ParseError
         ("SELECT (a FROM s;", (1, 11), ["unexpected 'FROM'", "')'"]),
         ("SELECT 'abc FROM s;", (1, 8), ["string", "does not end"]),
         ("SELECT a /* FROM s;", (1, 10), ["comment", "does not end"]),
+        ("SELECT größe FROM s;", (1, 8), ["größe has letters", "`größe`"]),
         ("SELECT a # b FROM s;", (1, 10), ["'#' is no part of a statement"]),
         ("SELECT 9223372036854775808 FROM s;", (1, 8), ["out of the range of BIGINT"]),
         ("SELECT -9223372036854775809 FROM s;", (1, 9), ["out of the range of BIGINT"]),
@@ -72,6 +76,28 @@ def test_chains_of_operators_are_bounded_and_those_of_conditions_are_flat() -> N
         parse_expression("+".join("a" * 500))
     leaves = parse_expression(" OR ".join(["a = 1"] * 2000)).find_all(exp.EQ)
     assert max(each.depth for each in leaves) == 11
+
+
+def test_texts_that_are_nearly_statements_are_refused_with_a_place() -> None:
+    random = Random(7)
+    texts = [text for text, _ in FORMS]
+    places = []
+    for _ in range(800):
+        text = random.choice(texts)
+        start = random.randrange(len(text) + 1)
+        end = min(len(text), start + random.randrange(8))
+        middle = random.choice(["", random.choice("()[]'`\",;.*-><=:$#{}/5é\n "), text[start:end] * 2])
+        changed = text[:start] + middle + text[end:]
+        try:
+            found = parse(changed)
+        except ParseError as error:
+            found = []
+            places.append(error.location)
+        for each in found:
+            assert parse(to_text(each)) == [each], changed
+        assert "".join(part for _, part in styled(changed)) == changed
+    assert len(places) > 300
+    assert None not in places
 
 
 def test_statements_before_an_error_are_not_returned_by_halves() -> None:

@@ -74,6 +74,7 @@ def test_columns_are_those_of_the_sources_in_the_statement(client: SqlClient) ->
     assert candidates(client, "SELECT * FROM orders AS o WHERE o.`sh") == ["`shop`"]
     assert candidates(client, "INSERT INTO orders (i") == ["ID"]
     assert "ID" not in candidates(client, "SELECT ", " FROM others")
+    assert candidates(client, "SELECT ta") == ["TAGS"]
 
 
 def test_a_server_that_does_not_answer_completes_only_keywords(server: FakeServer, client: SqlClient) -> None:

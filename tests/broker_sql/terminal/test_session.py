@@ -49,6 +49,12 @@ def test_statements_before_an_error_are_run(server: FakeServer, client: SqlClien
     assert len(server.asked) == 1
 
 
+def test_errors_of_a_later_statement_name_its_place(client: SqlClient) -> None:
+    with pytest.raises(ClientError) as raised:
+        run(client, "SHOW STREAMS;\n  DROP STREAM x;")
+    assert str(raised.value).startswith("statement at line 2:3: ORDER does not exist.")
+
+
 def test_scripts_run_scripts_up_to_a_depth(server: FakeServer, client: SqlClient, tmp_path: Path) -> None:
     inner, outer = tmp_path / "it's.sql", tmp_path / "outer.sql"
     inner.write_text("SHOW STREAMS;")
