@@ -1,5 +1,5 @@
-"""kill -9 at each named step of a batch on Spark, of the driver, of a Python worker, of the JVM and of the broker: each
-record counts once.
+"""kill -9 at each named step of a batch on Spark, of the driver, of a Python worker, of the JVM, of an executor of a
+cluster and of the broker: each record counts once.
 
 `BROKER_CY_STREAMS_KILLS=500 python -m pytest -s -m soak -o faulthandler_timeout=15000
 tests/broker_streams/hosts/spark/test_kills_on_spark.py` kills 500 times at random steps. Each hundred is a test of its
@@ -15,6 +15,7 @@ import asyncio
 import os
 import random
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from broker_cy.admin import AdminClient, ClientError
 from broker_cy.admin.topics import NewTopic
 from tests.broker_streams.hosts.spark.program import PARTITIONS, WAIT_S, Program, WarmJvm, broker_in
 from tests.broker_streams.hosts.test_kills import APPLICATION, KEYS, counts, write
+from tests.spark_analytics import standalone
 from tests.spark_analytics.conftest import quick_jvms
 from tests.support import needs
 from tests.support.broker import BrokerProcess
@@ -46,7 +48,8 @@ ORDER = {order!r}
 
 
 def dies(step):
-    # An order is a step and the process to kill: 0 is the one that is at the step. One process takes the order.
+    # An order is a step and the process to kill: 0 is the one that is at the step, -1 the executor that has started its
+    # daemon. One process takes the order.
     order = Path(ORDER)
     try:
         found, victim = order.read_text().split(chr(10))
@@ -55,6 +58,8 @@ def dies(step):
         os.rename(order, order.with_suffix(".done"))
     except FileNotFoundError:
         return
+    if int(victim) < 0:
+        victim = Path("/proc", str(os.getppid()), "stat").read_text().rpartition(")")[2].split()[1]
     os.kill(int(victim) or os.getpid(), signal.SIGKILL)
 
 
@@ -114,7 +119,7 @@ WORKER_STEPS = (
 )
 # Steps of a driver that starts.
 OF_START = ("before Query.settle", "after Query.settle", *RECOVERY)
-DRIVER, WORKER, BROKER, JVM = "driver", "worker", "broker", "jvm"
+DRIVER, WORKER, BROKER, JVM, EXECUTOR = "driver", "worker", "broker", "jvm", "executor"
 
 
 class Kill(NamedTuple):
@@ -136,14 +141,16 @@ def kills_of_drivers() -> list[Kill]:
 class Killed:
     """An application that is killed and started again, with the records that were written for it."""
 
-    def __init__(self, broker: BrokerProcess, directory: Path) -> None:
+    def __init__(self, broker: BrokerProcess, directory: Path, master: str | None = None) -> None:
+        """`master` is that of a cluster, on which no driver is killed: the driver starts its own JVM."""
         self._broker, self._directory = broker, directory
+        self._words = ("--master", master or "local[2]")
         self._file, self._order = directory / "app.py", directory / "order"
         text = APPLICATION.replace("lambda key, value: value,", "word,")
         assert text != APPLICATION
         driver = (*OF_DRIVER, RECOVERY[0].rpartition(".")[2])
         self._file.write_text(DYING.format(order=str(self._order), worker=OF_WORKER, driver=driver) + text)
-        self._jvm, self._drivers = WarmJvm(), 0
+        self._jvm, self._drivers = WarmJvm() if master is None else None, 0
         self._running: Program | None = None
         self.written = 0
         self.kills: dict[str, int] = {}
@@ -151,16 +158,16 @@ class Killed:
     def start(self) -> Program:
         if self._running is None:
             self._drivers += 1
-            words = ("--master", "local[2]")
-            environment = self._jvm.environment
+            environment = None if self._jvm is None else self._jvm.environment
             self._running = Program(
-                self._directory, [self._file], self._broker.bootstrap, *words, environment=environment
+                self._directory, [self._file], self._broker.bootstrap, *self._words, environment=environment
             )
         return self._running
 
     def _lost(self, *, jvm: bool = False) -> None:
         """Forget a driver that ended."""
         assert self._running is not None
+        assert self._jvm is not None
         self._running.kill()
         self._running = None
         if jvm or self._drivers >= DRIVERS_MAX:
@@ -171,7 +178,7 @@ class Killed:
 
     async def kill(self, client: AdminClient, kill: Kill) -> None:
         """Let the victim die at the step of a batch."""
-        victims = {BROKER: self._broker.pid, JVM: self._jvm.pid}
+        victims = {BROKER: self._broker.pid, JVM: 0 if self._jvm is None else self._jvm.pid, EXECUTOR: -1}
         draft, done = self._order.with_suffix(".draft"), self._order.with_suffix(".done")
         done.unlink(missing_ok=True)
         if kill.step in OF_START and self._running is not None:
@@ -198,7 +205,7 @@ class Killed:
             self._broker.kill()
             self._broker.start()
         self.kills[kill.victim] = self.kills.get(kill.victim, 0) + 1
-        if kill.victim in (WORKER, BROKER):
+        if kill.victim in (WORKER, BROKER, EXECUTOR):
             # A driver gives up after several runs that commit nothing.
             await self._catch_up(client)
 
@@ -226,7 +233,8 @@ class Killed:
     def close(self) -> None:
         if self._running is not None:
             self._running.kill()
-        self._jvm.close()
+        if self._jvm is not None:
+            self._jvm.close()
 
 
 @pytest.fixture
@@ -272,6 +280,24 @@ def test_a_broker_that_is_killed_at_each_step_counts_each_record_once(killed: Ki
 def test_a_jvm_that_is_killed_ends_the_driver_and_counts_each_record_once(killed: Killed) -> None:
     """If this fails, a driver hangs without its JVM, or the batch that it had begun counts in part."""
     asyncio.run(survives(killed, [Kill("after Query._decide", JVM), Kill("in a function", JVM)]))
+
+
+def test_an_executor_that_is_killed_at_each_step_counts_each_record_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this fails, an application on a cluster loses or doubles records when an executor dies, or ends with it."""
+    needs.require(needs.spark())
+    monkeypatch.setenv("PYSPARK_PYTHON", str(standalone.bare_python(tmp_path / "python", without=("pandas",))))
+    for name, value in {**standalone.LOOPBACK, "PYTHONPATH": "", "PYSPARK_DRIVER_PYTHON": sys.executable}.items():
+        monkeypatch.setenv(name, value)
+    with quick_jvms(), broker_in(tmp_path) as broker, standalone.cluster(tmp_path) as (master, _):
+        killed = Killed(broker, tmp_path, master)
+        try:
+            asyncio.run(survives(killed, [Kill(step, EXECUTOR) for step in WORKER_STEPS]))
+        finally:
+            killed.close()
+        # Each executor has a directory, and each one that died has a successor.
+        assert len(list(tmp_path.glob("work-*/app-*/*/"))) >= standalone.WORKERS + len(WORKER_STEPS)
 
 
 def random_kills(count: int, seed: int) -> list[Kill]:
