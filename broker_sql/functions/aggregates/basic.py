@@ -158,7 +158,7 @@ def _(resolved: Resolved) -> Parts:
         return {"SUM": plus(one["SUM"], other["SUM"]), "COUNT": one["COUNT"] + other["COUNT"]}
 
     def result(state: State) -> float:
-        return float(state["SUM"] / state["COUNT"]) if state["COUNT"] else 0.0
+        return float(state["SUM"]) / state["COUNT"] if state["COUNT"] else 0.0
 
     return Parts(
         lambda: {"SUM": zero, "COUNT": 0}, add, merge, Struct((("SUM", total), ("COUNT", BIGINT))), undo, result
