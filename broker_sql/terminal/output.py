@@ -189,7 +189,8 @@ class TextOutput:
         return widths
 
     def _batch(self, columns: list[tuple[str, str]] | None, widths: list[int], rows: list[list[str]]) -> None:
-        made = RichTable(box=box.SIMPLE_HEAD if columns else None, show_header=columns is not None, show_edge=False)
+        # The box has a space between columns, also where it has no head: later rows stand below the first ones.
+        made = RichTable(box=box.SIMPLE_HEAD, show_header=columns is not None, show_edge=False)
         made.padding, made.pad_edge = (0, 1), False
         for at, width in enumerate(widths):
             title = RichText(columns[at][0]) if columns else ""

@@ -39,6 +39,14 @@ def test_rows_stand_below_their_columns(client: SqlClient) -> None:
     assert count == "2 rows"
 
 
+def test_rows_that_come_later_stand_below_the_first_ones(client: SqlClient) -> None:
+    output, file = text_output(client)
+    output._batch([("ID", "INTEGER"), ("PRICE", "DOUBLE")], [2, 5], [["1", "10.1"]])
+    output._batch(None, [2, 5], [["2", "null"]])
+    head, _, first, second = lines_of(file)
+    assert head.index("PRICE") == first.index("10.1") == second.index("null")
+
+
 def test_wide_values_are_folded_and_never_cut(server: FakeServer, client: SqlClient) -> None:
     value = "abcdefghij" * 20
     server.rows = [{"columnNames": ["A", "B"], "columnTypes": ["STRING", "STRING"]}, [value, "x"]]
