@@ -230,6 +230,8 @@ def _number(cursor: Cursor, sign: str) -> exp.Expr:
     """Parse a number. The sign is a part of its text, so the least BIGINT is a number."""
     place, text = cursor.location, sign + cursor.advance().text
     if "e" in text.lower():
+        if not text[-1].isdigit():
+            cursor.error(f"{text} is no number: digits are expected behind the exponent", place)
         if float(text) in (float("inf"), float("-inf")):
             cursor.error(f"{text} is out of the range of DOUBLE", place)
     elif "." not in text and not -_MAX_BIGINT - 1 <= int(text) <= _MAX_BIGINT:

@@ -135,5 +135,9 @@ def function_of(
     else:
         source.line(f"return ({', '.join(names)}{',' if len(names) == 1 else ''})")
     namespace = source.objects
-    exec(to_code(source.text("evaluate"), "<expression>", "exec"), namespace)
+    try:
+        exec(to_code(source.text("evaluate"), "<expression>", "exec"), namespace)
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        place = location(trees[0].node) if trees else None
+        raise AnalysisError(f"the expression nests too deep: {error.args[0]}", place) from None
     return namespace["evaluate"]  # type: ignore[no-any-return]

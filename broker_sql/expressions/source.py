@@ -48,6 +48,10 @@ def may_fail(each: Tree) -> bool:
     return any(may_fail(part) for part in each.parts)
 
 
+# Branches of CASE that are written as if and else in each other, which is faster.
+_NESTED_MAX: Final = 8
+
+
 class Source:
     """A function in the making: its lines, and the objects that it refers to."""
 
@@ -345,6 +349,8 @@ class Source:
     def case(self, each: tree.Case) -> Operand:
         result = self.fresh()
         depth = self._depth
+        if len(each.branches) > _NESTED_MAX:
+            return self._long_case(each, result)
         for condition, value in each.branches:
             with self.block(f"if {self.emit(condition).code}:"):
                 self.line(f"{result} = {self.emit(value).code}")
@@ -352,6 +358,17 @@ class Source:
             self._depth += 1
         self.line(f"{result} = {'None' if each.default is None else self.emit(each.default).code}")
         self._depth = depth
+        return Operand(result)
+
+    def _long_case(self, each: tree.Case, result: str) -> Operand:
+        """The branches one below the other: Python allows 100 levels of indentation."""
+        with self.block("while True:"):
+            for condition, value in each.branches:
+                with self.block(f"if {self.emit(condition).code}:"):
+                    self.line(f"{result} = {self.emit(value).code}")
+                    self.line("break")
+            self.line(f"{result} = {'None' if each.default is None else self.emit(each.default).code}")
+            self.line("break")
         return Operand(result)
 
     def item(self, each: tree.Item) -> Operand:
