@@ -9,6 +9,7 @@ foreign key     an expression of the left table is the primary key of the right 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlglot import exp
@@ -71,25 +72,52 @@ class _Joins:
 
     def stage(self, steps: int, prefix: str) -> Stage:
         """The result of the first `steps` joins. `prefix` is L_ for each join around it."""
-        if steps == 0:
-            return self._source(
-                self._analysis.sources[0], f"KafkaTopic_{prefix[:-2]}Left" if prefix else "KafkaTopic_Left"
-            )
         return _Join(self._analysis, self._analysis.joins[steps - 1], self._context, prefix, steps, self).stage()
 
-    def left(self, steps: int, prefix: str) -> Stage:
+    def left(self, steps: int, prefix: str, is_rekeyed: bool) -> Stage:
+        """The left side of a join."""
         if steps == 1:
-            return self._source(self._analysis.sources[0], f"KafkaTopic_{prefix}Left")
+            return self._source(self._analysis.sources[0], f"KafkaTopic_{prefix}Left", is_rekeyed)
         return self.stage(steps - 1, f"{prefix}L_")
 
-    def right(self, source: Labelled, prefix: str) -> Stage:
-        return self._source(source, f"KafkaTopic_{prefix}Right")
+    def right(self, source: Labelled, prefix: str, is_rekeyed: bool) -> Stage:
+        return self._source(source, f"KafkaTopic_{prefix}Right", is_rekeyed)
 
-    def _source(self, source: Labelled, name: str) -> Stage:
-        found = source_stage(source, self._context, name, f"{source.label}_")
-        # ksqlDB has a node here that puts the label in front of names, or one for metrics.
-        self._context.count_name("KSTREAM-PEEK-")
-        return found
+    def _source(self, source: Labelled, name: str, is_rekeyed: bool) -> Stage:
+        # A table that gets other keys at once has its rows in the store below them.
+        return source_stage(source, self._context, name, f"{source.label}_", is_stored=not is_rekeyed)
+
+    def keys(self, steps: int) -> _Keys:
+        """How both sides of a join get keys of equal bytes for equal values."""
+        step = self._analysis.joins[steps - 1]
+        left = self._analysis.sources[0].info.key_format if steps == 1 else self.keys(steps - 1).format
+        right = step.source.info.key_format
+        # Bytes of such keys have ids of schemas in them, which differ for equal values.
+        right_is_registered = right.name in IN_REGISTRY
+        if step.form is JoinForm.FOREIGN_KEY:
+            return _Keys(left, right, False, right_is_registered)
+        wanted = right if not step.left_has_key and step.right_has_key else left
+        if wanted.name == "NONE":
+            wanted = Format(self._context.settings.text(KEY_FORMAT, "KAFKA").upper())
+        left_is_registered = steps == 1 and left.name in IN_REGISTRY
+        return _Keys(
+            wanted,
+            wanted,
+            not step.left_has_key or left_is_registered or left != wanted,
+            not step.right_has_key or right_is_registered or right != wanted,
+        )
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """`format` is that of the result's keys, `right_format` that of the right side. A side that `needs` keys is
+    repartitioned; others have them already.
+    """
+
+    format: Format
+    right_format: Format
+    left_needs: bool
+    right_needs: bool
 
 
 class _Join:
@@ -99,54 +127,46 @@ class _Join:
         self._analysis, self._step, self._context, self._joins = analysis, step, context, joins
         self._prefix, self._steps = prefix, steps
         self._name = f"{prefix}Join"
+        self._keys = joins.keys(steps)
         is_last = steps == len(analysis.joins)
         self._synthetic = analysis.synthetic if is_last else None
 
     def stage(self) -> Stage:
         step = self._step
         if step.form is JoinForm.STREAM_TABLE:
-            right = self._joins.right(step.source, self._prefix)
-            left = self._joins.left(self._steps, self._prefix)
+            right, left = self._right(), self._left()
         else:
-            left = self._joins.left(self._steps, self._prefix)
-            right = self._joins.right(step.source, self._prefix)
-        if step.form is JoinForm.FOREIGN_KEY:
-            if right.key_format.name in IN_REGISTRY:
-                # The bytes of its keys have ids of schemas in them, which may differ.
-                right = self._rekeyed(right, step.right, right.key_format, "Right")
-            return self._foreign_key(left, right)
-        left, right = self._with_keys(left, right)
+            left, right = self._left(), self._right()
+        self._check_equal_windows(left, right)
         match step.form:
+            case JoinForm.FOREIGN_KEY:
+                return self._foreign_key(left, right)
             case JoinForm.STREAM_STREAM:
                 return self._streams(left, right)
             case JoinForm.STREAM_TABLE:
                 return self._stream_and_table(left, right)
         return self._tables(left, right)
 
-    # Keys.
+    # Sides.
 
-    def _with_keys(self, left: Stage, right: Stage) -> tuple[Stage, Stage]:
-        """Both sides with keys of equal bytes for equal values. Sides that have them already stay as they are."""
-        step = self._step
-        in_registry = {left.key_format.name, right.key_format.name} & IN_REGISTRY
-        left_needs = not step.left_has_key or (left.key_format.name in IN_REGISTRY and self._steps == 1)
-        right_needs = not step.right_has_key or right.key_format.name in IN_REGISTRY
-        wanted = right.key_format if left_needs and not right_needs else left.key_format
-        if wanted.name == "NONE":
-            wanted = Format(self._context.settings.text(KEY_FORMAT, "KAFKA").upper())
-        if not left_needs and left.key_format != wanted:
-            left_needs = True
-        if not right_needs and right.key_format != wanted:
-            right_needs = True
-        if in_registry and self._steps > 1 and wanted != left.key_format:
-            left_needs = True
-        if not left_needs and not right_needs:
-            self._check_equal_windows(left, right)
-        if left_needs:
-            left = self._rekeyed(left, step.left, wanted, "Left")
-        if right_needs:
-            right = self._rekeyed(right, step.right, wanted, "Right")
-        return left, right
+    def _left(self) -> Stage:
+        keys = self._keys
+        found = self._joins.left(self._steps, self._prefix, keys.left_needs)
+        if keys.left_needs:
+            found = self._rekeyed(found, self._step.left, keys.format, "Left")
+        return self._labelled(found) if self._steps == 1 else found
+
+    def _right(self) -> Stage:
+        keys = self._keys
+        found = self._joins.right(self._step.source, self._prefix, keys.right_needs)
+        if keys.right_needs:
+            found = self._rekeyed(found, self._step.right, keys.right_format, "Right")
+        return self._labelled(found)
+
+    def _labelled(self, stage: Stage) -> Stage:
+        # ksqlDB has a node here that puts the label in front of names, and another one for metrics of streams.
+        self._context.count_name("KSTREAM-PEEK-")
+        return stage
 
     def _rekeyed(self, stage: Stage, node: exp.Expr, key_format: Format, side: str) -> Stage:
         if stage.window is not None and not self._is_key(stage, node):
@@ -173,17 +193,18 @@ class _Join:
             return made.to(stream)
         key_serde, row_serde = made.key_serde(), made.row_serde()
         # The rows of a table have their key already; only its bytes become others.
-        stream = stage.table.to_stream().select_key(lambda key, row: key, name=f"{name}-SelectKey-Keyed")
+        mapper = lineage.declare(lambda key, row: key, key={lineage.EVERY: "key"})
+        stream = stage.table.to_stream().select_key(mapper, name=f"{name}-SelectKey-Mapper")
         stream = stream.repartition(name=f"{name}-SelectKey", key=key_serde, value=row_serde)
         store = Materialized(f"{name}-Materialize", key=key_serde, value=row_serde)
-        return made.to(stream.to_table(name=name, materialized=store))
+        return made.to(stream.to_table(name=f"{name}-SelectKey", materialized=store))
 
     def _is_key(self, stage: Stage, node: exp.Expr) -> bool:
         """Keys in windows whose bytes become others: their values stay."""
         return is_column(node) and [each.name for each in stage.key] == [bare(node).name]
 
     def _check_equal_windows(self, left: Stage, right: Stage) -> None:
-        if left.window != right.window:
+        if left.window != right.window and not self._keys.left_needs and not self._keys.right_needs:
             raise AnalysisError(
                 "sources with windows of different kinds or sizes cannot be joined: their keys differ",
                 location(self._step.left),

@@ -19,9 +19,9 @@ from broker_streams.records import NO_HEADERS, Headers, Record, Windowed
 HeaderValues = Callable[[Headers], Row]
 
 
-def source_stage(source: Labelled, context: PlanContext, name: str, prefix: str = "") -> Stage:
+def source_stage(source: Labelled, context: PlanContext, name: str, prefix: str = "", is_stored: bool = True) -> Stage:
     """`name` is ksqlDB's name of the place in the query: KsqlTopic, KafkaTopic_Left. `prefix` comes in front of
-    names of columns.
+    names of columns. `is_stored` False: a table keeps no rows here.
     """
     info = source.info
     settings = context.settings
@@ -40,10 +40,14 @@ def source_stage(source: Labelled, context: PlanContext, name: str, prefix: str 
     else:
         table = builder.table(info.topic, **options)
         stored = source.layout.columns[: len(info.schema.value)] + make.place_columns
-        store = Materialized(
-            f"{name}-Reduce",
-            key=serdes.key_serde(info.key_format, info.schema.key, info.window),
-            value=serdes.row_serde(info.value_format, Layout(stored)),
+        store = (
+            None
+            if not is_stored
+            else Materialized(
+                f"{name}-Reduce",
+                key=serdes.key_serde(info.key_format, info.schema.key, info.window),
+                value=serdes.row_serde(info.value_format, Layout(stored)),
+            )
         )
         places = lineage.declare(lambda: _AddPlaces(make), value={lineage.EVERY: "value"})
         flow = table.transform_values(places, materialized=store)
