@@ -178,7 +178,7 @@ class _Aggregator:
         return changed
 
     def _ungrouped(self, node: exp.Expr) -> list[exp.Column]:
-        """The columns that are no part of a grouping expression."""
+        """The columns outside of grouping expressions."""
 
         def swap(part: exp.Expr) -> exp.Expr | None:
             return exp.Null() if signature(part) in self._group_signatures else None

@@ -198,7 +198,7 @@ class GeneratedNames:
         return name
 
     def field(self, name: str) -> str:
-        """The name of a field of a struct, with a number if there is such a column, or the field was there before."""
+        """The name of a field of a struct, with a number if a column or an earlier field has it."""
         found, number = name, 0
         while found in self._taken or found in self._fields:
             number += 1

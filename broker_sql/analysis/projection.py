@@ -270,7 +270,7 @@ def check_result(items: Sequence[Item], query: Query) -> None:
                 f"{quoted(each.name)} is a reserved name: give the column another one with AS", each.location
             )
         if each.name in seen:
-            raise AnalysisError(f"column {quoted(each.name)} is there twice", each.location)
+            raise AnalysisError(f"two columns have the name {quoted(each.name)}", each.location)
         seen.add(each.name)
     if all(each.is_key for each in items):
         raise AnalysisError("SELECT has no value columns, only the key", query.location)

@@ -77,7 +77,7 @@ def check_physical(sink: SourceInfo, settings: Settings, where: Location | None)
         except SqlError as error:
             raise type(error)(error.message, error.location or where) from None
         wanted = [(each.name, each.type) for each in columns]
-        # The only column of a schema that is no record has no name in it.
+        # A schema of one value has no name of the column in it.
         fields = (
             list(found.columns)
             if not unwraps

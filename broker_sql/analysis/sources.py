@@ -122,7 +122,7 @@ def _columns(elements: Sequence[Element], kind: SourceKind, catalog: Catalog) ->
         if name in RESERVED:
             raise AnalysisError(f"{quoted(name)} is a reserved name, and cannot be that of a column", each.location)
         if name in found:
-            raise AnalysisError(f"column {quoted(name)} is there twice", each.location)
+            raise AnalysisError(f"two columns have the name {quoted(name)}", each.location)
         wrong, right = (Mark.KEY, Mark.PRIMARY_KEY) if kind is SourceKind.TABLE else (Mark.PRIMARY_KEY, Mark.KEY)
         if each.mark is wrong:
             raise AnalysisError(
@@ -183,7 +183,7 @@ def _check_columns(schema: Schema, kind: SourceKind, where: Location | None) -> 
     seen: set[str] = set()
     for each in schema:
         if each.name in seen:
-            raise AnalysisError(f"column {quoted(each.name)} is there twice", where)
+            raise AnalysisError(f"two columns have the name {quoted(each.name)}", where)
         seen.add(each.name)
 
 

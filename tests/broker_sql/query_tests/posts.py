@@ -18,11 +18,13 @@ _KINDS: Final = {
     Mark.PRIMARY_KEY: Kind.KEY,
     Mark.HEADERS: Kind.HEADERS,
 }
+# In front of the names of internal topics, for the service id of the cases.
+_INTERNAL: Final = "_confluent-ksql-some.ksql.service.idquery_"
 Fail = Callable[[str, str], Exception]
 
 
 def check_posts(case: Case, engine: Engine, fail: Fail) -> None:
-    """Formats of internal topics are not compared: ksqlDB's names of them are those of its own topology."""
+    """Raises what `fail` makes. Names of internal topics are compared, their formats are not."""
     for wanted in case.post.get("sources", ()):
         source = engine.catalog.sources.get(wanted["name"])
         if source is None:
@@ -32,16 +34,32 @@ def check_posts(case: Case, engine: Engine, fail: Fail) -> None:
             raise fail("post", f"{source.name}: {problem}")
     topics = case.post.get("topics", {})
     pattern = topics.get("blacklist")
-    for name in engine.topics:
+    internal = _internal_topics(engine)
+    for name in (*engine.topics, *internal):
         if pattern and re.fullmatch(pattern, name):
             raise fail("post", f"topic {name} is not expected")
     for wanted in topics.get("topics", ()):
-        source = engine.source_of(wanted["name"])
+        name = wanted["name"]
+        if name.startswith(_INTERNAL) and name not in internal:
+            raise fail("post", f"there is no topic {name}; there are {', '.join(sorted(internal))}")
+        source = engine.source_of(name)
         if source is None:
             continue
         problem = _topic_problem(source, wanted, engine)
         if problem:
             raise fail("post", f"topic {source.topic}: {problem}")
+
+
+def _internal_topics(engine: Engine) -> set[str]:
+    """Repartition topics and changelogs of all queries."""
+    found = set()
+    for query_id, planned in engine.queries.items():
+        assert planned.topology is not None
+        plan = planned.topology.plan
+        names = [each.name for each in plan.repartition_topics]
+        names += [f"{each.source_topic or each.name}-changelog" for each in plan.stores if each.logging]
+        found |= {f"{_INTERNAL}{query_id}-{name}" for name in names}
+    return found
 
 
 def _source_problem(source: SourceInfo, wanted: Mapping[str, Any]) -> str | None:
