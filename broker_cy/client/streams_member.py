@@ -27,6 +27,12 @@ from broker_cy.wire import messages
 STREAMS_HEARTBEAT: Final = "StreamsGroupHeartbeat"
 # A static member that only stops: the group keeps its tasks until its session ends.
 _STOP_EPOCH: Final = -2
+# Statuses of KIP-1071.
+MISSING_INTERNAL_TOPICS: Final = 3
+ASSIGNMENT_DELAYED: Final = 5
+_SOON_OVER: Final = (MISSING_INTERNAL_TOPICS, ASSIGNMENT_DELAYED)
+# The first pause before another heartbeat while the group waits for these; each further one is twice as long.
+SOON_S: Final = 0.05
 
 
 class Role(enum.Enum):
@@ -99,6 +105,8 @@ class StreamsMember(HeartbeatMember[Task]):
         # How often the host should pass new offsets to `tell_offsets`.
         self.offset_interval_s = math.inf
         self._endpoints_epoch = -1
+        # The pause before the next heartbeat while the group waits for something that soon comes; 0: it does not wait.
+        self._pause_s = 0.0
         self._offsets: tuple[Mapping[tuple[str, int], int], Mapping[tuple[str, int], int]] | None = None
         self.shuts_down_application = False
 
@@ -207,6 +215,7 @@ class StreamsMember(HeartbeatMember[Task]):
         self._accepted(answer, now_s)
         self.offset_interval_s = answer.task_offset_interval_ms / 1000 or math.inf
         self.statuses = tuple(Status(each.status_code, each.status_detail) for each in answer.status or ())
+        self._look_again(now_s)
         if answer.active_tasks is not None:
             told = zip(Role, (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks), strict=True)
             self._target = frozenset(
@@ -218,6 +227,14 @@ class StreamsMember(HeartbeatMember[Task]):
             self.must_rejoin = self._target != self.owned
         self._note_endpoints(answer)
         return ""
+
+    def _look_again(self, now_s: float) -> None:
+        """The coordinator creates internal topics and assigns within moments: an interval of heartbeats is longer."""
+        if not any(each.code in _SOON_OVER for each in self.statuses):
+            self._pause_s = 0.0
+            return
+        self._pause_s = max(SOON_S, 2 * self._pause_s)
+        self._beat_s = min(self._beat_s, now_s + self._pause_s)
 
     def _note_endpoints(self, answer: messages.StreamsGroupHeartbeatResponse) -> None:
         if answer.partitions_by_user_endpoint is None:

@@ -223,3 +223,24 @@ def test_leaving_is_a_heartbeat(instance: str | None, epoch: int) -> None:
     assert (send.request.member_epoch, send.request.topology, of.state) == (epoch, None, State.UNJOINED)
     assert of.take(send, Response(error_code=ErrorCode.UNKNOWN_MEMBER_ID), 0.0) == "UNKNOWN_MEMBER_ID"
     assert of.fenced == 0
+
+
+@pytest.mark.parametrize("code", [3, 5])
+def test_a_member_looks_again_soon_while_the_group_waits_for_the_coordinator(code: int) -> None:
+    """If this fails, an application starts an interval of heartbeats late, or asks without end."""
+    member = new()
+    due(member)
+    missing = [Response.Status(status_code=code, status_detail="app-changelog")]
+    now_s, pauses = 0.0, []
+    answer(member, told(1, "", status=missing), now_s)
+    for _ in range(8):
+        wait_s = member.wait_s(now_s)
+        pauses.append(round(wait_s, 3))
+        now_s += wait_s
+        due(member, now_s)
+        answer(member, told(1, "", status=missing), now_s)
+    assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, INTERVAL_S]
+    now_s += member.wait_s(now_s)
+    due(member, now_s)
+    answer(member, told(1, "", status=[]), now_s)
+    assert member.wait_s(now_s) == INTERVAL_S
