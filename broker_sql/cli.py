@@ -32,7 +32,7 @@ examples:
   broker-sql -e "SELECT * FROM orders EMIT CHANGES LIMIT 5;" --set auto.offset.reset=earliest
 """
 # Further commands: the module that has `command`, which is imported when its command is used.
-COMMANDS: Final[dict[str, str]] = {}
+COMMANDS: Final[dict[str, str]] = {"server": "broker_sql.server.cli"}
 
 
 class _Commands(click.Group):

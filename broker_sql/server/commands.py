@@ -37,6 +37,7 @@ class Type(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     TYPE = "type"
+    FUNCTION = "function"
     CLUSTER = "cluster"
 
 

@@ -23,6 +23,7 @@ from broker_cy.core.config_def.types import ConfigError, Password
 from broker_cy.core.properties import read_properties_file
 from broker_cy.http.listeners import Listener, parse_listener, tls_of
 from broker_cy.http.tls import ServerSettings
+from broker_sql.analysis.settings import PYTHON_FUNCTIONS
 
 PORT: Final = 8_088
 KSQL: Final = "ksql."
@@ -39,7 +40,9 @@ _REFUSED: Final = "refused"
 # Settings that begin like this and are not known protect something: they are refused, and not ignored.
 _PROTECTING: Final = ("authentication.", "brokercy.sql.", "oauth")
 # Settings that requests may not change, besides those of the denylist: they belong to the whole server.
-_OF_SERVER: Final = frozenset({"ksql.service.id", "ksql.persistent.prefix", "ksql.output.topic.name.prefix"})
+_OF_SERVER: Final = frozenset(
+    {"ksql.service.id", "ksql.persistent.prefix", "ksql.output.topic.name.prefix", PYTHON_FUNCTIONS}
+)
 _TABLE: Final = Path(__file__).with_name("settings.tsv")
 
 

@@ -9,7 +9,10 @@ import pytest
 from broker_cy.client.errors import ClientError
 from broker_cy.core.config_def.types import ConfigError
 from broker_cy.http.listeners import Listener
+from broker_sql.functions.standard import standard
+from broker_sql.server.commands import Action, Command, CommandId, Type
 from broker_sql.server.config import config_of, load_config, streams_of
+from broker_sql.server.engine import Engine
 
 
 def test_a_file_of_ksqldb_keeps_its_meaning(tmp_path: Path) -> None:
@@ -81,3 +84,18 @@ def test_requests_change_what_the_server_leaves_to_them() -> None:
 def test_internal_topics_are_hidden() -> None:
     config = config_of({"ksql.hidden.topics": "_confluent.*,secret"})
     assert [config.is_hidden(each) for each in ("_confluent-x", "secret", "secrets", "orders")] == [1, 1, 0, 0]
+
+
+def test_requests_cannot_allow_functions_in_python() -> None:
+    """If this fails, every client may run code with the rights of the server."""
+    assert "ksql.functions.python.enabled" in config_of({}).problem_of({"ksql.functions.python.enabled": "true"})
+    engine = Engine(standard(), {"ksql.functions.python.enabled": False})
+    text = "CREATE FUNCTION f(a INT) RETURNS INT LANGUAGE PYTHON AS $$ return a $$;"
+    key = CommandId(Type.FUNCTION, "F", Action.CREATE)
+    engine.apply(
+        Command(key, text, {"ksql.functions.python.enabled": "true"}, {"ksql.functions.python.enabled": "true"}, 0)
+    )
+    assert [each.offset for each in engine.set_aside] == [0]
+    allowed = Engine(standard(), {"ksql.functions.python.enabled": True})
+    allowed.apply(Command(key, text, {}, {}, 0))
+    assert allowed.set_aside == []

@@ -1,0 +1,78 @@
+"""The query of a client: a push query, a pull query, or PRINT, from its text."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from broker_sql.errors import StatementError
+from broker_sql.planner.push import schema_of
+from broker_sql.server.errors import ApiError, Code
+from broker_sql.server.queries.pull import PullQuery, open_pull, pull_plan
+from broker_sql.server.queries.push import PushPlan, PushQuery
+from broker_sql.server.service import Service
+from broker_sql.server.session import Session
+from broker_sql.statements import Print, Query
+from broker_streams.plan.topology import Topology
+
+_ID_MAX = 1 << 62
+
+
+def the_query(service: Service, text: str, session: Session) -> Query | Print:
+    """Return the only query of a text, behind statements about the session. Raises SqlError, ApiError."""
+    substitutes = service.config.values["ksql.variable.substitution.enable"]
+    statements = list(session.statements(text, substitutes=substitutes))
+    if len(statements) != 1:
+        raise ApiError(Code.BAD_STATEMENT, f"Expected exactly one statement; found {len(statements)} instead", text)
+    if not isinstance(statements[0], Query | Print):
+        raise ApiError(Code.BAD_STATEMENT, "This endpoint takes SELECT and PRINT; use /ksql for other statements", text)
+    return statements[0]
+
+
+async def open_query(service: Service, query: Query, session: Session) -> PushQuery | PullQuery:
+    """Begin a query of a client. Raises SqlError, ApiError, ClientError, StreamsError."""
+    if query.emit is None:
+        return await _open_pull(service, query, session)
+    limit = service.config.values["ksql.max.push.queries"]
+    if len(service.push_queries) >= limit:
+        raise ApiError(
+            Code.MAX_PUSH_QUERIES,
+            f"{limit} push queries run on this server, as many as ksql.max.push.queries allows",
+            query.text,
+        )
+    settings = service.engine.settings(session.properties)
+    number = secrets.randbelow(_ID_MAX)
+    # Planned once without a client: errors come before anything is opened.
+    planned = service.engine.planned(query, settings, number)
+    assert planned.query_id is not None
+    assert planned.analysis is not None
+
+    def make(on_row: Callable[[tuple[Any, ...], bool], object]) -> Topology:
+        topology = service.engine.planned(query, settings, number, on_row).topology
+        assert topology is not None
+        return topology.plan
+
+    columns = schema_of(planned.analysis).columns
+    plan = PushPlan(planned.query_id, columns, make, {}, query.limit, query.text, is_table=planned.analysis.is_table)
+    return await service.open_push_query(plan, session.properties)
+
+
+async def _open_pull(service: Service, query: Query, session: Session) -> PullQuery:
+    config = service.config
+    if not config.values["ksql.pull.queries.enable"]:
+        raise StatementError("ksql.pull.queries.enable is false: add EMIT CHANGES for a push query", query.location)
+    limit = config.values["ksql.query.pull.max.concurrent.requests"]
+    if service.pulls >= limit:
+        raise ApiError(
+            Code.TOO_MANY_REQUESTS,
+            f"Host is at concurrency limit for pull queries. Currently set to {limit} maximum concurrent requests.",
+            query.text,
+        )
+    settings = service.engine.settings(session.properties)
+    may_scan = config.values["ksql.query.pull.table.scan.enabled"]
+    given = session.properties.get("ksql.query.pull.table.scan.enabled")
+    if given is not None:
+        may_scan = str(given).lower() == "true"
+    plan = pull_plan(query, service.engine.catalog, settings, may_scan=may_scan)
+    return await open_pull(f"query_{secrets.token_hex(8)}", plan, service.views, service.client)

@@ -1,0 +1,1 @@
+"""Tables that clients read: the rows of their topics, by key."""

@@ -1,0 +1,147 @@
+"""A server against a broker: statements, persistent, push and pull queries, over HTTP."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.produce import Producer
+from broker_cy.wire.records import Record
+from tests.broker_cy.admin.conftest import with_client
+from tests.support.broker import BrokerProcess
+from tests.support.sql_server import SqlServerProcess, running_server
+from tests.support.wait import until
+
+EARLIEST = {"ksql.streams.auto.offset.reset": "earliest"}
+
+
+def create_stream(server: SqlServerProcess, name: str) -> None:
+    server.run(
+        f"CREATE STREAM {name} (id STRING KEY, v INT) WITH (kafka_topic='{name}', value_format='JSON', partitions=2);"
+    )
+
+
+def insert(server: SqlServerProcess, name: str, *rows: tuple[str, int]) -> None:
+    for key, value in rows:
+        server.run(f"INSERT INTO {name} (id, v) VALUES ('{key}', {value});")
+
+
+def test_a_table_of_counts_is_kept_and_read(server: SqlServerProcess, name: str) -> None:
+    create_stream(server, name)
+    (made,) = server.run(
+        f"CREATE TABLE {name}_C AS SELECT id, COUNT(*) AS n FROM {name} GROUP BY id;", streamsProperties=EARLIEST
+    )
+    assert made["@type"] == "currentStatus"
+    assert made["commandId"] == f"table/`{name}_C`/create"
+    query_id = made["commandStatus"]["queryId"]
+    assert made["commandStatus"] == {
+        "status": "SUCCESS",
+        "message": f"Created query with ID {query_id}",
+        "queryId": query_id,
+    }
+    insert(server, name, ("a", 1), ("b", 2), ("a", 3))
+
+    def counted() -> bool:
+        return sorted(server.rows(f"SELECT * FROM {name}_C;")) == [["a", 2], ["b", 1]]
+
+    until(counted, "the counts")
+    assert server.rows(f"SELECT n, id FROM {name}_C WHERE id = 'a';") == [[2, "a"]]
+    assert server.rows(f"SELECT * FROM {name}_C WHERE id IN ('a', 'x') AND n > 5;") == []
+    assert sorted(server.rows(f"SELECT id, v FROM {name};")) == [["a", 1], ["a", 3], ["b", 2]]
+    pushed = server.rows(f"SELECT id, v + 1 AS w FROM {name} EMIT CHANGES LIMIT 3;", properties=EARLIEST)
+    assert sorted(pushed) == [["a", 2], ["a", 4], ["b", 3]]
+
+
+def test_answers_have_the_shapes_of_ksqldb(server: SqlServerProcess, name: str) -> None:
+    """If this fails, clients of ksqlDB read other members, or miss them."""
+    create_stream(server, name)
+    (streams,) = server.run("SHOW STREAMS;")
+    row = {"type": "STREAM", "name": name, "topic": name, "keyFormat": "KAFKA", "valueFormat": "JSON"}
+    assert {**row, "isWindowed": False} in streams["streams"]
+    (described,) = server.run(f"DESCRIBE {name} EXTENDED;")
+    description = described["sourceDescription"]
+    assert description["fields"][0] == {
+        "name": "ID",
+        "schema": {"type": "STRING", "fields": None, "memberSchema": None},
+        "type": "KEY",
+    }
+    assert (description["partitions"], description["replication"]) == (2, 1)
+    failed = server.failure(f"SHOW STREAMS; DROP STREAM {name}_X;")
+    assert (failed["@type"], failed["error_code"]) == ("statement_error", 40001)
+    assert failed["statementText"] == f"DROP STREAM {name}_X"
+    assert [each["@type"] for each in failed["entities"]] == ["streams"]
+    assert server.failure(f"SELECT * FROM {name};")["error_code"] == 40002
+    old = server.call("POST", "/query", {"ksql": f"SELECT * FROM {name} EMIT CHANGES LIMIT 0;"}).body
+    assert old[0]["header"]["schema"] == "`ID` STRING, `V` INTEGER"
+    assert old[1] == {"finalMessage": "Limit Reached"}
+    status = server.call("GET", f"/status/stream/%60{name}%60/create").body
+    assert status == {"status": "SUCCESS", "message": "Stream created", "queryId": None}
+    assert server.call("GET", "/info").body["KsqlServerInfo"]["serverStatus"] == "RUNNING"
+    assert server.call("GET", "/healthcheck").body["isHealthy"] is True
+
+
+def test_rows_that_are_streamed_in_are_answered_one_by_one(server: SqlServerProcess, name: str) -> None:
+    create_stream(server, name)
+    lines = [{"target": name}, {"id": "a", "v": 1}, {"`ID`": "b", "V": 2}, {"v": "x"}, {"v": 4}]
+    body = "\n".join(map(json.dumps, lines)).encode()
+    answers = [json.loads(each) for each in server.call("POST", "/inserts-stream", body).body.splitlines()]
+    assert answers[:2] == [{"status": "ok", "seq": 0}, {"status": "ok", "seq": 1}]
+    assert (answers[2]["status"], answers[2]["seq"]) == ("error", 2)
+    assert "'x' is no INTEGER" in answers[2]["message"]
+    assert {(key, value) for key, value in server.rows(f"SELECT id, v FROM {name};")} >= {("a", 1), ("b", 2)}
+    assert server.call("POST", "/inserts-stream", b'{"target":"nothing"}\n').status == 400
+
+
+def test_a_killed_server_continues_with_its_statements(broker: BrokerProcess, tmp_path: Path, name: str) -> None:
+    """If this fails, statements or queries are lost with a server, or counted twice by the next one."""
+    options = ["--service-id", f"{name}_"]
+    first = SqlServerProcess(broker.bootstrap, tmp_path, options, "first").wait()
+    second = SqlServerProcess(broker.bootstrap, tmp_path, options, "second")
+    try:
+        create_stream(first, name)
+        (made,) = first.run(f"CREATE TABLE {name}_C AS SELECT id, COUNT(*) AS n FROM {name} GROUP BY id;")
+        second.wait()
+        assert second.run("SHOW QUERIES;")[0]["queries"][0]["id"] == made["commandStatus"]["queryId"]
+        insert(second, name, ("a", 1), ("b", 1))
+        until(lambda: sorted(second.rows(f"SELECT * FROM {name}_C;")) == [["a", 1], ["b", 1]], "the counts")
+        first.kill()
+        insert(second, name, ("a", 2))
+        until(lambda: sorted(second.rows(f"SELECT * FROM {name}_C;")) == [["a", 2], ["b", 1]], "the counts again")
+        second.run("PAUSE ALL;", commandSequenceNumber=made["commandSequenceNumber"])
+        second.stop()
+    finally:
+        first.kill()
+        second.kill()
+    with running_server(broker.bootstrap, tmp_path, options) as third:
+        assert third.run("SHOW QUERIES;")[0]["queries"][0]["state"] == "PAUSED"
+        assert sorted(third.rows(f"SELECT * FROM {name}_C;")) == [["a", 2], ["b", 1]]
+        third.run("TERMINATE ALL;")
+        assert third.run("SHOW QUERIES;")[0]["queries"] == []
+
+
+def test_records_that_cannot_be_replayed_are_named(broker: BrokerProcess, tmp_path: Path, name: str) -> None:
+    """If this fails, one bad record keeps a server from starting, or is left out without a word."""
+    options = ["--service-id", f"{name}_"]
+    with running_server(broker.bootstrap, tmp_path, options) as server:
+        create_stream(server, name)
+
+    async def write(client: AdminClient) -> None:
+        plan = b'{"statement":"CREATE STREAM B (a INT) WITH (kafka_topic=\'b\', value_format=\'JSON\');","plan":{}}'
+        records = [
+            Record(timestamp=1, key=b'"stream/`OLD`/create"', value=b'{"statement":"CREATE STREAM OLD"}'),
+            Record(timestamp=1, key=b"?", value=b"?"),
+            Record(timestamp=1, key=b'"stream/`B`/create"', value=plan),
+        ]
+        await Producer(client.caller).send(f"_confluent-ksql-{name}__command_topic", records)
+
+    with_client(broker.bootstrap, write)
+    with running_server(broker.bootstrap, tmp_path, options) as server:
+        named = server.call("GET", "/info").body["KsqlServerInfo"]["setAside"]
+        assert [each["key"] for each in named] == ["stream/`OLD`/create", "?"]
+        assert server.call("GET", "/healthcheck").body["details"]["commandRunner"]["isHealthy"] is False
+        assert {each["name"] for each in server.run("SHOW STREAMS;")[0]["streams"]} == {name, "B"}
+    file = tmp_path / "ksql-server.properties"
+    file.write_text(f"brokercy.sql.set.aside={','.join(str(each['offset']) for each in named)}\n")
+    with running_server(broker.bootstrap, tmp_path, [*options, str(file)]) as server:
+        assert server.call("GET", "/healthcheck").body["isHealthy"] is True
