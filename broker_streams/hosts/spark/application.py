@@ -70,6 +70,8 @@ class SparkApplication:
         for query in self.queries:
             query.measures.measures = self.measures
         self._preparing = asyncio.Lock()
+        # Set to end its queries.
+        self.stopping = asyncio.Event()
         # The queries that run.
         self._up: set[str] = set()
         # Empty until it is announced.

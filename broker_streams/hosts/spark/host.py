@@ -3,6 +3,7 @@
     host = SparkHost(applications, master="local[*]")
     host.start(show)
     await host.run()        until `host.stop()`, or an error of a task
+    await host.add(other)   with `serves`: applications come and go while it runs
 
 All applications share one session, one JVM and the workers: each has a pool of Spark's fair scheduler. Each of their
 sub-topologies is a streaming query. A query that fails for a reason outside of the application, such as an executor or
@@ -41,6 +42,8 @@ MEMORY: Final = "spark.driver.memory"
 # Runs of a query that end without a batch, one after the other; then the application ends.
 RUNS_MAX: Final = 5
 PAUSE_S: Final = 0.2
+# Queries of all applications of a host that serves: each has a thread, which waits for its end.
+QUERIES_MAX: Final = 500
 # Checkpoints in memory: Spark syncs files of each batch, and the next driver does not read them.
 MEMORY_FILES: Final = Path("/dev/shm")
 _OPTIONS: Final = {
@@ -71,10 +74,15 @@ class SparkHost:
     """
 
     def __init__(
-        self, applications: Sequence[SparkApplication], *, master: str | None = None, once: bool = False
+        self,
+        applications: Sequence[SparkApplication],
+        *,
+        master: str | None = None,
+        once: bool = False,
+        serves: bool = False,
     ) -> None:
-        """`once`: `run` returns when all is processed that the topics had. Raises ValueError: two applications with one
-        id.
+        """`once`: `run` returns when all is processed that the topics had. `serves`: `run` goes on until `stop`, also
+        without applications, and others may be added. Raises ValueError: two applications with one id.
         """
         self.applications = list(applications)
         names = [each.name for each in self.applications]
@@ -83,13 +91,16 @@ class SparkHost:
                 raise ValueError(f"application.id {name} is given twice; each application needs its own")
         self._queries = {query.name: query for each in self.applications for query in each.queries}
         # Spark keeps as many Python processes for plans and commits as batches run at a time.
-        turns = asyncio.Semaphore(min(batches_at_a_time(each.config) for each in self.applications))
+        together = [batches_at_a_time(each.config) for each in self.applications] or [batches_at_a_time({})]
+        self._turns = asyncio.Semaphore(min(together))
         for query in self._queries.values():
-            query.turns = turns
-        self._master, self._once = master, once
+            query.turns = self._turns
+        self._master, self._once, self._serves = master, once, serves
+        # The applications of `add`, with what runs them.
+        self._added: dict[str, tuple[SparkApplication, asyncio.Task[None]]] = {}
         self._spark: SparkSession | None = None
         self._stopping, self._starting = asyncio.Event(), asyncio.Lock()
-        self._threads = ThreadPoolExecutor(len(self._queries) + 4, "streams-query")
+        self._threads = ThreadPoolExecutor((QUERIES_MAX if serves else len(self._queries)) + 4, "streams-query")
         checkpoints = MEMORY_FILES if MEMORY_FILES.is_dir() else None
         for each in (None, checkpoints):
             for left in delete_left(each):
@@ -113,27 +124,71 @@ class SparkHost:
         needs = Needs(
             "broker-streams",
             "spark",
-            ("broker_cy", "broker_streams", "broker_registry", "spark_analytics"),
+            ("broker_cy", "broker_registry", "broker_sql", "broker_streams", "spark_analytics"),
             ("broker_streams.hosts.spark.worker",),
             {**_OPTIONS, **(_LOCAL if is_here else {}), **options},
         )
         _leave_numpy_out()
-        names = " ".join(each.name for each in self.applications)
+        names = " ".join(each.name for each in self.applications) or "applications"
         try:
             with _no_python_of_the_driver():
                 spark = session(names, master=self._master, memory=memory, verbose=verbose, needs=needs, show=show)
         except BaseException:
             self._delete()
             raise
-        for each in self.applications:
-            path = self._sent.path / each.file_name
-            path.write_bytes(each.data)
-            spark.sparkContext.addFile(str(path))
         self._spark = spark
+        for each in self.applications:
+            self._send(each)
+
+    def _send(self, application: SparkApplication) -> None:
+        """Give workers the file of an application."""
+        assert self._spark is not None
+        path = self._sent.path / application.file_name
+        path.write_bytes(application.data)
+        self._spark.sparkContext.addFile(str(path))
 
     def stop(self) -> None:
         """Let `run` end the queries and return. An open batch is aborted, and begins again with the next start."""
         self._stopping.set()
+        for each in (*self.applications, *(application for application, _ in self._added.values())):
+            each.stopping.set()
+
+    async def add(self, application: SparkApplication) -> None:
+        """Run another application beside the others, while `run` runs. An error that ends it is `life.error` of it.
+
+        Raises ValueError: one with its id runs, or there are too many queries."""
+        count = sum(len(each.queries) for each, _ in self._added.values()) + len(self._queries)
+        if count + len(application.queries) > QUERIES_MAX:
+            raise ValueError(f"{application.name} has {len(application.queries)} queries: {QUERIES_MAX} may run")
+        if application.name in self._added or application.name in [each.name for each in self.applications]:
+            raise ValueError(f"application {application.name} runs already")
+        for query in application.queries:
+            query.turns = self._turns
+        running = asyncio.create_task(self._run_added(application))
+        self._added[application.name] = application, running
+
+    async def remove(self, name: str) -> None:
+        """End an application that was added, at its last commit. Raises ValueError: none has that id."""
+        if name not in self._added:
+            raise ValueError(f"application {name} does not run")
+        application, running = self._added[name]
+        application.stopping.set()
+        await asyncio.wait([running])
+        self._added.pop(name, None)
+
+    async def _run_added(self, application: SparkApplication) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._send, application)
+            queries = [self._keep(application, query, asyncio.Event()) for query in application.queries]
+            async with asyncio.TaskGroup() as group:
+                for each in queries:
+                    group.create_task(_watched(application, each))
+        except Exception as error:
+            # The first one is the reason of `life`.
+            application.ends(error)
+            _LOG.warning("%s has ended: %s", application.name, application.life.error)
+        finally:
+            await _closed(application)
 
     async def run(self, started: Callable[[], None] = lambda: None) -> None:
         """Raises StreamsError: a task cannot go on. ClientError: the cluster refuses an application, or Spark fails
@@ -156,21 +211,22 @@ class SparkHost:
         stopping = asyncio.create_task(self._stopping.wait())
         everything = asyncio.gather(*running)
         try:
-            ends: list[asyncio.Future[Any]] = [stopping, everything]
+            ends: list[asyncio.Future[Any]] = [stopping, everything] if running or not self._serves else [stopping]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if everything.done():
                 everything.result()
         finally:
-            self._stopping.set()
+            self.stop()
             ready.cancel()
-            await asyncio.gather(*running, everything, ready, stopping, return_exceptions=True)
+            added = [task for _, task in self._added.values()]
+            await asyncio.gather(*running, *added, everything, ready, stopping, return_exceptions=True)
             await self._close()
 
     async def _keep(self, application: SparkApplication, query: Query, begun: asyncio.Event) -> None:
-        """Run a query until the host stops. Raises StreamsError, ClientError, ValueError."""
-        if not await application.connected(self._stopping):
+        """Run a query until its application stops. Raises StreamsError, ClientError, ValueError."""
+        if not await application.connected(application.stopping):
             return
-        while not self._stopping.is_set():
+        while not application.stopping.is_set():
             await self._attempts(application, query, begun)
         await _settled(query)
 
@@ -178,23 +234,23 @@ class SparkHost:
         """Run the queries one after the other until nothing is left of what the topics had at the start. Raises as
         `_keep`.
         """
-        if not await application.connected(self._stopping):
+        if not await application.connected(application.stopping):
             return
         before = -1
         while before != (before := sum(query.figures.batches for query in application.queries)):
             for query in application.queries:
-                if not self._stopping.is_set():
+                if not application.stopping.is_set():
                     await self._attempts(application, query, begun)
             # The next round sees all that this one has committed.
             for query in application.queries:
                 await query.settle()
 
     async def _attempts(self, application: SparkApplication, query: Query, begun: asyncio.Event) -> None:
-        """Run a query until it ends, or the host stops; after a failure it begins again. Raises StreamsError,
+        """Run a query until it ends, or its application stops; after a failure it begins again. Raises StreamsError,
         ClientError, ValueError.
         """
         failures = 0
-        while not self._stopping.is_set():
+        while not application.stopping.is_set():
             batches = query.figures.batches
             try:
                 application.begins(query)
@@ -214,10 +270,10 @@ class SparkHost:
                 raise ClientError(Failure.REFUSED, f"{failures} runs failed: {reason}", what=f"query {query.name}")
             _LOG.warning("query %s begins again at its last commit: %s", query.name, reason)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), PAUSE_S * 2**failures)
+                await asyncio.wait_for(application.stopping.wait(), PAUSE_S * 2**failures)
 
     async def _run_once(self, application: SparkApplication, query: Query, begun: asyncio.Event) -> str | None:
-        """Run a query until it fails; returns why. None: it has ended, or the host stops."""
+        """Run a query until it fails; returns why. None: it has ended, or its application stops."""
         loop, threads = asyncio.get_running_loop(), self._threads
         assert self._spark is not None
         checkpoint = Path(tempfile.mkdtemp(prefix=f"{query.name}-", dir=self._checkpoints.path))
@@ -230,7 +286,7 @@ class SparkHost:
             application.settings.commit_interval_ms / 1000,
             is_held=self._once,
         )
-        stopping = asyncio.ensure_future(self._stopping.wait())
+        stopping = asyncio.ensure_future(application.stopping.wait())
         over = asyncio.ensure_future(rounds.over.wait())
         try:
             # One after the other: a start takes one core.
@@ -254,9 +310,9 @@ class SparkHost:
                 with suppress(Exception):
                     await loop.run_in_executor(threads, streaming.stop)
             reason = await ending
-            if rounds.error is not None and not self._stopping.is_set():
+            if rounds.error is not None and not application.stopping.is_set():
                 return reason_of(rounds.error)
-            return None if self._stopping.is_set() or rounds.over.is_set() else reason
+            return None if application.stopping.is_set() or rounds.over.is_set() else reason
         finally:
             stopping.cancel()
             over.cancel()
@@ -266,10 +322,7 @@ class SparkHost:
     async def _close(self) -> None:
         loop = asyncio.get_running_loop()
         for each in self.applications:
-            each.ends()
-            with suppress(ClientError):
-                await each.announce_end()
-            await each.client.close()
+            await _closed(each)
         if self._spark is not None:
             # The JVM may be gone.
             with suppress(Exception):
@@ -289,6 +342,13 @@ async def _watched(application: SparkApplication, running: Awaitable[None]) -> N
     except Exception as error:
         application.ends(error)
         raise
+
+
+async def _closed(application: SparkApplication) -> None:
+    application.ends()
+    with suppress(ClientError):
+        await application.announce_end()
+    await application.client.close()
 
 
 async def _settled(query: Query) -> None:

@@ -67,4 +67,10 @@ def _is_in(module: ModuleType, directory: Path) -> bool:
 
 
 def _is_ours(module: ModuleType) -> bool:
-    return module.__name__.partition(".")[0] in ("broker_cy", "broker_streams", "spark_analytics", "broker_registry")
+    return module.__name__.partition(".")[0] in (
+        "broker_cy",
+        "broker_registry",
+        "broker_sql",
+        "broker_streams",
+        "spark_analytics",
+    )
