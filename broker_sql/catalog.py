@@ -9,8 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from broker_sql.errors import AnalysisError, Location
 from broker_sql.statements import SourceKind, WindowKind
@@ -143,44 +142,37 @@ class RemoveFunction:
 Change = PutSource | RemoveSource | PutType | RemoveType | PutQuery | RemoveQuery | PutFunction | RemoveFunction
 
 
-def _frozen(entries: Mapping[str, Any]) -> Mapping[str, Any]:
-    return MappingProxyType(dict(entries))
-
-
-_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
-
-
 @dataclass(frozen=True)
 class Catalog:
     """`next_query` is the number of the next query's id, one more than that of the query before."""
 
-    sources: Mapping[str, SourceInfo] = field(default_factory=lambda: _EMPTY)
-    types: Mapping[str, SqlType] = field(default_factory=lambda: _EMPTY)
-    queries: Mapping[str, QueryInfo] = field(default_factory=lambda: _EMPTY)
-    functions: Mapping[str, FunctionInfo] = field(default_factory=lambda: _EMPTY)
+    sources: Mapping[str, SourceInfo] = field(default_factory=dict)
+    types: Mapping[str, SqlType] = field(default_factory=dict)
+    queries: Mapping[str, QueryInfo] = field(default_factory=dict)
+    functions: Mapping[str, FunctionInfo] = field(default_factory=dict)
     next_query: int = 0
 
     def apply(self, change: Change) -> Catalog:
         match change:
             case PutSource(source):
-                return replace(self, sources=_frozen({**self.sources, source.name: source}))
+                return replace(self, sources={**self.sources, source.name: source})
             case RemoveSource(name):
                 return replace(self, sources=_without(self.sources, name))
             case PutType(name, kind):
-                return replace(self, types=_frozen({**self.types, name: kind}))
+                return replace(self, types={**self.types, name: kind})
             case RemoveType(name):
                 return replace(self, types=_without(self.types, name))
             case PutQuery(query):
                 is_new = query.id not in self.queries
                 return replace(
                     self,
-                    queries=_frozen({**self.queries, query.id: query}),
+                    queries={**self.queries, query.id: query},
                     next_query=self.next_query + is_new,
                 )
             case RemoveQuery(query_id):
                 return replace(self, queries=_without(self.queries, query_id))
             case PutFunction(function):
-                return replace(self, functions=_frozen({**self.functions, function.name: function}))
+                return replace(self, functions={**self.functions, function.name: function})
             case RemoveFunction(name):
                 return replace(self, functions=_without(self.functions, name))
 
@@ -225,7 +217,7 @@ class Catalog:
 
 
 def _without(entries: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return _frozen({each: value for each, value in entries.items() if each != name})
+    return {each: value for each, value in entries.items() if each != name}
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

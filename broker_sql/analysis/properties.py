@@ -37,7 +37,6 @@ _COMMON: Final = (
     "PARTITIONS",
     "REPLICAS",
     "RETENTION_MS",
-    "CLEANUP_POLICY",
     "TIMESTAMP",
     "TIMESTAMP_FORMAT",
     "VALUE_FORMAT",
@@ -45,10 +44,9 @@ _COMMON: Final = (
     *_KEY,
     *_VALUE,
 )
-OF_CREATE: Final = (*_COMMON, "SOURCED_BY_CONNECTOR", "WINDOW_SIZE", "WINDOW_TYPE")
+OF_CREATE: Final = (*_COMMON, "WINDOW_SIZE", "WINDOW_TYPE")
 OF_CREATE_AS: Final = _COMMON
 OF_INSERT: Final = ("QUERY_ID",)
-OF_ASSERT_TOPIC: Final = ("PARTITIONS", "REPLICAS")
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,8 @@ class _Analyser:
 
     def analysis(self) -> Analysis:
         query = self._query
+        if query.limit is not None and self._sink is not None:
+            raise AnalysisError("LIMIT is for queries of a client: a query that stays has no last row", query.location)
         self._check_sources()
         self._check_join_types()
         where = None
