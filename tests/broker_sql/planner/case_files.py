@@ -114,7 +114,7 @@ class Session:
                 driver.pipe_raw(topic, key, value, at)
                 for name, _, new_key, new_value, new_at, _ in driver.produced[seen:]:
                     if name == query.sink.topic:
-                        written.append(self._decoded(name, new_key, new_value, new_at))
+                        written.append(self.decoded(name, new_key, new_value, new_at))
                         give(name, new_key, new_value, new_at)
 
         try:
@@ -136,7 +136,7 @@ class Session:
             serdes.source_value_serde(source).serialize(source.topic, value),
         )
 
-    def _decoded(self, topic: str, key: bytes | None, value: bytes | None, at: int) -> CaseRecord:
+    def decoded(self, topic: str, key: bytes | None, value: bytes | None, at: int) -> CaseRecord:
         source = self.source_of(topic)
         found = serdes.source_key_serde(source).deserialize(topic, key)
         window = (found.window.start_ms, found.window.end_ms) if isinstance(found, Windowed) else None

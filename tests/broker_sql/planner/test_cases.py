@@ -14,9 +14,8 @@ from broker_streams.plan.topology import Topology
 from tests.broker_sql.planner.case_files import Session, SqlCase, load
 
 FOLDER = Path(__file__).parent.parent / "cases"
-CASES = [
-    pytest.param(case, id=f"{path.stem}: {case.name}") for path in sorted(FOLDER.glob("*.yaml")) for case in load(path)
-]
+ALL = [(path.stem, case) for path in sorted(FOLDER.glob("*.yaml")) for case in load(path)]
+CASES = [pytest.param(case, id=f"{stem}: {case.name}") for stem, case in ALL]
 
 
 @pytest.mark.parametrize("case", CASES)
