@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import ssl
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import click
+from click.core import ParameterSource
 
 from broker_cy.client import options
 from broker_cy.client.errors import ClientError, Failure
 from broker_cy.client.program import end, version_text
 from broker_sql.client import Server, SqlClient
 from broker_sql.terminal.editor import Editor, history_path
+from broker_sql.terminal.own_server import own_server
 from broker_sql.terminal.program import PROGRAM, Terminal
 from broker_sql.terminal.session import read_script
 
@@ -27,6 +31,7 @@ PASSWORD_VARIABLE: Final = "BROKER_SQL_PASSWORD"
 EPILOG: Final = """\b
 examples:
   broker-sql                                     the editor, at the server on 127.0.0.1:8088
+  broker-sql --bootstrap broker-1:9092           the editor, with a server of its own for this cluster
   broker-sql --server http://sql-1:8088 -f statements.sql
   broker-sql -e "SHOW STREAMS;" --output json    one line of JSON for each result
   broker-sql -e "SELECT * FROM orders EMIT CHANGES LIMIT 5;" --set auto.offset.reset=earliest
@@ -63,6 +68,7 @@ def _pairs(context: click.Context, parameter: click.Parameter, values: tuple[str
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+@options.click_options(bootstrap={"help": "Brokers of a cluster: a server of SQL runs with the terminal."})
 @click.option(
     "--server",
     metavar="URL",
@@ -105,22 +111,41 @@ def command(
     output: str,
     properties: dict[str, str],
     variables: dict[str, str],
+    **of_cluster: Any,
 ) -> None:
-    """SQL on streams: statements of ksqlDB, at a server of broker-sql or ksqlDB.
+    """SQL on streams: statements of ksqlDB, at a server of broker-sql or ksqlDB, or with a server of its own.
 
     Without -f and -e, the editor opens in a terminal; statements of a pipe are run.
     """
     if context.invoked_subcommand is not None:
+        for parameter in context.command.params:
+            if context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"{parameter.opts[0]} is an option of the terminal, not of a command", context)
         return
     as_json = output == "json"
+    own = _options_of_own_server(of_cluster)
     try:
-        with SqlClient(_server(server, user, password_file, ca_file)) as client:
+        if own and server:
+            raise ClientError(Failure.INVALID, f"either --server or {own[0]} is expected")
+        with contextlib.ExitStack() as stack:
+            server = stack.enter_context(own_server(own)) if own else server
+            client = stack.enter_context(SqlClient(_server(server, user, password_file, ca_file)))
             terminal = Terminal(client, as_json=as_json)
             terminal.session.properties.update(properties)
             terminal.session.variables.update({name.upper(): value for name, value in variables.items()})
             context.exit(_run(terminal, file, texts))
     except ClientError as error:
         context.exit(end(PROGRAM, error, as_json=as_json))
+
+
+def _options_of_own_server(of_cluster: Mapping[str, Any]) -> list[str]:
+    """Return the options that select a cluster, for a server of this terminal; none if there are none."""
+    words = []
+    for option in options.OF_CLUSTER:
+        given = of_cluster.get(option.field) or ()
+        for value in given if option.is_repeatable else (given,) if given else ():
+            words += [option.names[0], str(value)]
+    return words
 
 
 def _run(terminal: Terminal, file: Path | None, texts: tuple[str, ...]) -> int:

@@ -1,0 +1,79 @@
+"""`broker-sql --bootstrap`: a server that lives as long as the terminal, and statements that live longer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_cy.client.errors import ClientError, Failure
+from broker_sql import cli
+from broker_sql.client import Server, SqlClient
+from broker_sql.terminal.own_server import own_server
+from tests.support.broker import QUICK, BrokerProcess
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    found = BrokerProcess(tmp_path, QUICK)
+    try:
+        yield found.start()
+    finally:
+        found.close()
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["broker-sql", "--output", "json", *words])
+    return cli.main()
+
+
+def test_statements_of_one_terminal_are_there_in_the_next(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        "CREATE STREAM orders (shop STRING KEY, price DECIMAL(6, 2))"
+        " WITH (kafka_topic='orders', partitions=1, format='JSON');"
+        " INSERT INTO orders VALUES ('Berlin', 10.50);"
+        " CREATE STREAM dear AS SELECT shop, price * 2 AS twice FROM orders WHERE price > 10;"
+    )
+    cluster = ["--bootstrap", broker.bootstrap, "--set", "auto.offset.reset=earliest"]
+    assert run(monkeypatch, *cluster, "-e", text) == 0
+    capsys.readouterr()
+    assert run(monkeypatch, *cluster, "-e", "SELECT * FROM dear EMIT CHANGES LIMIT 1;") == 0
+    (row,) = capsys.readouterr().out.splitlines()
+    assert json.loads(row) == {"SHOP": "Berlin", "TWICE": 21.0}
+    assert "21.00" in row
+
+
+def test_the_server_ends_with_the_terminal(broker: BrokerProcess) -> None:
+    with own_server(["--bootstrap", broker.bootstrap]) as url, SqlClient(Server(url)) as client:
+        assert client.info()["serverStatus"] == "RUNNING"
+    with SqlClient(Server(url)) as client, pytest.raises(ClientError) as raised:
+        client.info()
+    assert raised.value.failure is Failure.UNREACHABLE
+
+
+def test_a_server_that_cannot_start_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--bootstrap", "127.0.0.1:1", "-e", "SHOW STREAMS;") == 3
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert (error["failure"], error["broker"]) == ("unreachable", "127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--server", "http://127.0.0.1:1", "--bootstrap", "127.0.0.1:1"], "either --server or --bootstrap"),
+        (["--output", "json", "server"], "--output is an option of the terminal"),
+    ],
+)
+def test_options_that_contradict_each_other(
+    words: list[str], part: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["broker-sql", *words])
+    assert cli.main() == 2
+    assert part in capsys.readouterr().err
