@@ -162,6 +162,7 @@ broker_cy.client.errors.ClientError: the brokers do not answer
     [
         (Py4JJavaError(JOB.format("Python worker exited unexpectedly (crashed)")), "worker exited unexpectedly"),
         (Py4JJavaError(JOB.format(TRACE)), "broker_cy.client.errors.ClientError: the brokers do not answer"),
+        (Py4JJavaError("An error occurred while calling o9.awaitTermination"), "calling o9.awaitTermination"),
         (QueryError("topic in has 3 partitions now"), "QueryError: topic in has 3 partitions now"),
     ],
 )
