@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 VARIABLE: Final = "BROKER_CY_KSQL"
-_CASES: Final = "ksqldb-functional-tests/src/test/resources/query-validation-tests"
+_RESOURCES: Final = "ksqldb-functional-tests/src/test/resources"
 REASON: Final = f"{VARIABLE} names no copy of ksqlDB's repository (git clone https://github.com/confluentinc/ksql)"
 
 # Text stays as it is; comments, and commas before a closing bracket, are left out.
@@ -61,17 +61,17 @@ class Case:
     error: Mapping[str, Any] | None
 
 
-def folder() -> Path | None:
-    """Return the folder of the cases; None if there is no copy."""
+def folder(name: str = "query-validation-tests") -> Path | None:
+    """Return a folder of cases; None if there is no copy."""
     root = os.environ.get(VARIABLE)
-    found = Path(root) / _CASES if root else None
+    found = Path(root) / _RESOURCES / name if root else None
     return found if found is not None and found.is_dir() else None
 
 
 def load(path: Path) -> list[Case]:
     """Return the cases of a file. Raises ValueError: the file is not of the format."""
     document = read(path)
-    return [case for test in document["tests"] if test.get("enabled", True) for case in _expanded(path.stem, test)]
+    return [case for test in document["tests"] if test.get("enabled", True) for case in expanded(path.stem, test)]
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -82,7 +82,8 @@ def read(path: Path) -> dict[str, Any]:
     return document
 
 
-def _expanded(file: str, test: dict[str, Any]) -> Iterator[Case]:
+def expanded(file: str, test: dict[str, Any]) -> Iterator[Case]:
+    """Yield a test once for each of its formats and configurations."""
     for kind in test.get("format") or [None]:
         for config in test.get("config") or [None]:
             properties = dict(test.get("properties", {}))

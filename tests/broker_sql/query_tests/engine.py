@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, Final
 
 from broker_registry.schema_types.base import Kind, Reference
@@ -17,9 +16,10 @@ from broker_sql.errors import SqlError
 from broker_sql.formats.inference import register
 from broker_sql.functions import Environment, FunctionRegistry, standard
 from broker_sql.planner import Planned, plan
+from broker_sql.server.inserting import values_record
 from broker_sql.statements import CreateAs, CreateSource, CreateType, InsertValues, Statement
 from broker_streams.registry.opening import drop_mock_registry, open_registry
-from broker_streams.serdes.schemas.lookups import MemoryRegistry, SchemaText
+from broker_streams.serdes.schemas.lookups import MemoryRegistry, SchemaRegistry, SchemaText
 from tests.broker_sql.query_tests.cases import Case
 from tests.broker_sql.query_tests.spec import Side
 from tests.broker_sql.query_tests.udfs import with_test_functions
@@ -176,16 +176,16 @@ class Engine:
             register(self.registry.memory, serde, source.topic, is_key=part == "key", only_first=only_first)
 
     def _insert(self, statement: InsertValues, settings: Settings) -> None:
-        topic, record = import_module("broker_sql.server.inserting").values_record(statement, self.catalog, settings)
+        topic, record = values_record(statement, self.catalog, settings)
         self.topics.setdefault(topic, []).append((record.key, record.value, record.timestamp, tuple(record.headers)))
 
     def source_of(self, topic: str) -> SourceInfo | None:
         return next((each for each in self.catalog.sources.values() if each.topic == topic), None)
 
-    def sides(self, source: SourceInfo) -> tuple[Side, Side]:
-        """The key and the value of a topic, for values of the case."""
+    def sides(self, source: SourceInfo, registry: SchemaRegistry | None = None) -> tuple[Side, Side]:
+        """The key and the value of a topic, for values of the case, by this registry, else the one of the case."""
         is_exact = str(self.case.properties.get("use.exact.numeric.comparison", "true")).lower() == "true"
-        memory = self.registry.memory
+        memory = registry or self.registry.memory
         return (
             Side(source.key_format.name, source.key_format.properties, source.schema.key, True, memory, source.topic),
             Side(

@@ -23,7 +23,7 @@ from broker_sql.formats.registered import RegisteredSerde
 from broker_sql.java_format import EXACT
 from broker_sql.types import Column, SqlType
 from broker_streams.serdes import primitives
-from broker_streams.serdes.schemas.lookups import MemoryRegistry, parse
+from broker_streams.serdes.schemas.lookups import SchemaRegistry, parse
 
 Encode = Callable[[Any], bytes | None]
 Decode = Callable[[bytes], Any]
@@ -42,7 +42,7 @@ class Side:
     properties: Mapping[str, str]
     columns: tuple[Column, ...]
     is_key: bool
-    registry: MemoryRegistry
+    registry: SchemaRegistry
     topic: str
     is_exact: bool = True
 
