@@ -26,7 +26,7 @@ from broker_cy.wire.records import Record
 from broker_sql.server.commands import BadCommand, Command, parse_command
 
 ATTEMPTS: Final = 10
-"""Of one statement, while other servers write at the same moment."""
+"""The bound of tries of one statement, while other servers write at the same moment."""
 _FENCED: Final = (
     ErrorCode.PRODUCER_FENCED,
     ErrorCode.INVALID_PRODUCER_EPOCH,

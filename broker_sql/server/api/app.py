@@ -19,7 +19,7 @@ from broker_sql.server.security import Guard
 from broker_sql.server.service import Service
 
 MESSAGE_BYTES_MAX: Final = 1 << 20
-"""Of a WebSocket."""
+"""The bound of a message of a WebSocket."""
 _POLICY: Final = 1008
 
 _log = logging.getLogger(__name__)

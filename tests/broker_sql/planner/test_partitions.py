@@ -29,7 +29,7 @@ def is_comparable(case: SqlCase) -> bool:
 
 
 def results(session: Session, inputs: tuple[CaseRecord, ...]) -> list[CaseRecord]:
-    """What the queries write, one query after the other."""
+    """Records that the queries write, one query after the other."""
     topics: dict[str, list[tuple[int, Any]]] = defaultdict(list)
     for each in inputs:
         key, value = session.encoded(each)
