@@ -13,22 +13,27 @@ from typing import Any
 from broker_cy.admin import AdminClient
 from broker_sql.server.engine import WantedQuery
 from broker_sql.server.queries.persistent import PersistentQuery, clean_up, prepare
+from broker_streams.plan.topology import Topology
 
 _LOG = logging.getLogger(__name__)
 
 
 class Runner:
-    """`config_of` returns the settings of the application of a query. Use it as a context manager."""
+    """`config_of` returns the settings of the application of a query, and `make` the query, which is stopped. Use it as
+    a context manager.
+    """
 
     def __init__(
         self,
         client: AdminClient,
         wanted: Callable[[], Mapping[str, WantedQuery]],
         config_of: Callable[[WantedQuery], Mapping[str, Any]],
+        make: Callable[[str, Topology, Mapping[str, Any]], PersistentQuery] = PersistentQuery,
     ) -> None:
         self._client = client
         self._wanted = wanted
         self._config_of = config_of
+        self._make = make
         self.running: dict[str, PersistentQuery] = {}
         # The offset of the command that made each running query: another one means another topology.
         self._made: dict[str, int] = {}
@@ -86,7 +91,7 @@ class Runner:
                 await current.close()
                 current = None
             if current is None:
-                current = PersistentQuery(query_id, each.topology, self._config_of(each))
+                current = self._make(query_id, each.topology, self._config_of(each))
                 self.running[query_id], self._made[query_id] = current, each.offset
                 await prepare(self._client, current)
                 if each.is_paused:

@@ -19,9 +19,11 @@ from broker_sql.analysis.settings import PYTHON_FUNCTIONS, TOPIC_PREFIX, TopicIn
 from broker_sql.functions.standard import standard
 from broker_sql.server.command_log import CommandLog
 from broker_sql.server.commands import Command
-from broker_sql.server.config import ServerConfig, streams_of
+from broker_sql.server.config import HOST, SPARK, SPARK_MASTER, ServerConfig, streams_of
 from broker_sql.server.engine import Engine, WantedQuery
 from broker_sql.server.entities import CommandStatus
+from broker_sql.server.queries.on_spark import SparkDriver
+from broker_sql.server.queries.persistent import PersistentQuery
 from broker_sql.server.queries.push import PushPlan, PushQuery
 from broker_sql.server.runner import Runner
 from broker_sql.server.views.views import Views
@@ -84,7 +86,11 @@ class Service:
             self.cluster_id = cluster.cluster_id
             config = self.config
             replicas = max(1, min(config.values["ksql.internal.topic.replicas"], len(cluster.brokers)))
-            self.runner = Runner(self.client, lambda: self.engine.queries, self.query_config)
+            make: Any = PersistentQuery
+            if config.values[HOST] == SPARK:
+                driver = await stack.enter_async_context(SparkDriver(config.values[SPARK_MASTER]))
+                make = driver.query
+            self.runner = Runner(self.client, lambda: self.engine.queries, self.query_config, make)
             self.commands = CommandLog(
                 self.client, config.command_topic, config.service_id, replicas, self._take, self.engine.take_bad
             )

@@ -72,6 +72,8 @@ class SparkApplication:
         self._preparing = asyncio.Lock()
         # Set to end its queries.
         self.stopping = asyncio.Event()
+        # Set when all queries have run.
+        self.begun = asyncio.Event()
         # The queries that run.
         self._up: set[str] = set()
         # Empty until it is announced.
@@ -101,6 +103,7 @@ class SparkApplication:
         self._up.add(query.name)
         if once or len(self._up) == len(self.queries):
             self.life.enter(State.RUNNING)
+            self.begun.set()
 
     def ends(self, error: BaseException | None = None) -> None:
         """All queries have ended. The first error stays the reason."""

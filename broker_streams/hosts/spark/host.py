@@ -176,6 +176,12 @@ class SparkHost:
         await asyncio.wait([running])
         self._added.pop(name, None)
 
+    async def ended(self, name: str) -> None:
+        """Wait until an application that was added has ended. Raises ValueError: none has that id."""
+        if name not in self._added:
+            raise ValueError(f"application {name} does not run")
+        await asyncio.wait([self._added[name][1]])
+
     async def _run_added(self, application: SparkApplication) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(self._threads, self._send, application)
