@@ -26,15 +26,15 @@ def _function(info: FunctionInfo) -> Function:
 
 
 def registry(functions: FunctionRegistry, catalog: Catalog) -> FunctionRegistry:
-    """Return the registry with the functions of a catalog. Raises AnalysisError: a text is not Python."""
-    return functions.extended(map(_function, catalog.functions.values())) if catalog.functions else functions
+    """Return the registry with the functions of a catalog that it lacks. Raises AnalysisError: a text is not Python."""
+    missing = [each for each in catalog.functions.values() if not functions.exists(each.name)]
+    return functions.extended(map(_function, missing)) if missing else functions
 
 
 def with_functions(settings: Settings, catalog: Catalog) -> Settings:
-    """Return the settings with the functions of a catalog."""
-    if not catalog.functions:
-        return settings
-    return replace(settings, functions=registry(settings.functions, catalog))
+    """Return the settings with the functions of a catalog; they may have them already."""
+    found = registry(settings.functions, catalog)
+    return settings if found is settings.functions else replace(settings, functions=found)
 
 
 def create(statement: CreateFunction, catalog: Catalog, settings: Settings) -> list[Change]:

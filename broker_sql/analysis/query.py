@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from broker_sql.analysis import projection
 from broker_sql.analysis.aggregates import Aggregation, aggregated
+from broker_sql.analysis.functions import with_functions
 from broker_sql.analysis.joins import SYNTHETIC_KEY, JoinForm, JoinStep, joined
 from broker_sql.analysis.names import Labelled, Layout, Names, fresh
 from broker_sql.analysis.projection import Item, KeyColumn
@@ -81,7 +82,7 @@ def analyse(query: Query, catalog: Catalog, settings: Settings, sink: str | None
 
     Raises AnalysisError.
     """
-    return _Analyser(query, catalog, settings, sink).analysis()
+    return _Analyser(query, catalog, with_functions(settings, catalog), sink).analysis()
 
 
 class _Analyser:

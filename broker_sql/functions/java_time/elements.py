@@ -24,6 +24,8 @@ from broker_sql.functions.java_time.zones import SHORT_NAMES, Zone, region_names
 NORMAL, EXCEEDS_PAD, NOT_NEGATIVE = "normal", "exceeds pad", "not negative"
 _MAX_WIDTH: Final = 19
 _PREFIX: Final = re.compile(r"UTC|GMT|UT", re.IGNORECASE)
+_SHORT_OFFSET: Final = re.compile(r"([+-])(\d\d?)(?::([0-5]\d)(?::([0-5]\d))?)?", re.ASCII)
+_FULL_OFFSET: Final = re.compile(r"([+-])(\d\d):([0-5]\d)(?::([0-5]\d))?", re.ASCII)
 
 
 class Unsupported(ValueError):
@@ -325,29 +327,26 @@ class LocalOffset:
     def read(self, text: str, at: int, fields: Fields) -> int:
         if text[at : at + 3].upper() != "GMT":
             raise NotParsed(at)
-        found = _longest_offset(text, at + 3)
-        fields.offset_s = 0
+        found = (_FULL_OFFSET if self.full else _SHORT_OFFSET).match(text, at + 3)
         if found is None:
+            if text[at + 3 : at + 4] in ("+", "-") and at + 3 < len(text):
+                raise NotParsed(at + 3)
+            fields.offset_s = 0
             return at + 3
-        zone = zone_of(text[at + 3 : found])
-        fields.offset_s = zone.fixed_s
-        return found
+        sign, hours, minutes, seconds = found.groups()
+        total = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+        if total > 18 * 3600:
+            raise NotParsed(at)
+        fields.offset_s = -total if sign == "-" else total
+        return found.end()
 
 
-def _longest_offset(text: str, at: int) -> int | None:
-    """Return the place behind an offset such as +2, +02:00 and -0730; None if there is none."""
-    if text[at : at + 1] not in ("+", "-") or at >= len(text):
+def _offset_end(text: str, at: int) -> int | None:
+    """Return the place behind an offset of a zone's identifier, such as +02:00; None if there is none."""
+    found = _FULL_OFFSET.match(text, at)
+    if found is None or int(found[2]) * 60 + int(found[3]) > 18 * 60:
         return None
-    end = at + 1
-    while end < len(text) and (text[end] in "0123456789" or (text[end] == ":" and text[end + 1 : end + 2].isdecimal())):
-        end += 1
-    while end > at + 1:
-        try:
-            zone_of(text[at:end])
-            return end
-        except ValueError:
-            end -= 1
-    return None
+    return found.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,12 +370,12 @@ class ZoneId:
         return moment.zone.generic_name(instant_s, self.style == "generic full")
 
     def read(self, text: str, at: int, fields: Fields) -> int:
-        offset = _longest_offset(text, at)
+        offset = _offset_end(text, at)
         if offset is not None:
             fields.zone = zone_of(text[at:offset])
             return offset
         prefix = _PREFIX.match(text, at)
-        after = _longest_offset(text, prefix.end()) if prefix else None
+        after = _offset_end(text, prefix.end()) if prefix else None
         if prefix is not None and after is not None:
             fields.zone = zone_of(text[at:after].upper())
             return after

@@ -12,9 +12,10 @@ _OFFSET: Final = re.compile(r"([+-])(\d|\d\d(?=:|$|\d\d))(?:(:?)([0-5]\d)(?:\3([
 _PREFIX: Final = re.compile(r"(UTC|GMT|UT)(?=[+-])")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCAL_EPOCH: Final = datetime(1970, 1, 1)
-# The first and last second for which datetime has rules; Java repeats the last rules, and so do these seconds.
+# The first and last second for which datetime has rules, and the seconds of 400 years.
 _FIRST_S: Final = -62_135_510_400
 _LAST_S: Final = 253_402_214_400
+_CYCLE_S: Final = 146_097 * 86_400
 # Short names where the database of time zones has only numbers.
 _MISSING_SHORT: Final = {
     "America/Sao_Paulo": "BRT", "America/Argentina/Buenos_Aires": "ART", "America/Bogota": "COT",
@@ -58,6 +59,13 @@ _FULL: Final = {
 }  # fmt: skip
 
 
+def _within(at_s: int) -> int:
+    """Return a time with the same rules that datetime has: the calendar repeats after 400 years."""
+    if at_s > _LAST_S:
+        at_s -= ((at_s - _LAST_S) // _CYCLE_S + 1) * _CYCLE_S
+    return max(at_s, _FIRST_S)
+
+
 class Zone:
     """A zone by its Java identifier. `fixed_s` is the offset if it is the same at all times."""
 
@@ -70,7 +78,7 @@ class Zone:
         """Return the offset from UTC at a time in seconds since 1970."""
         if self.fixed_s is not None:
             return self.fixed_s
-        at = _EPOCH + timedelta(seconds=min(max(instant_s, _FIRST_S), _LAST_S))
+        at = _EPOCH + timedelta(seconds=_within(instant_s))
         return _seconds(at.astimezone(self.rules).utcoffset())
 
     def local_offset_s(self, local_s: int) -> int:
@@ -80,14 +88,14 @@ class Zone:
         two times, the earlier one is meant."""
         if self.fixed_s is not None:
             return self.fixed_s
-        at = _LOCAL_EPOCH + timedelta(seconds=min(max(local_s, _FIRST_S), _LAST_S))
+        at = _LOCAL_EPOCH + timedelta(seconds=_within(local_s))
         return _seconds(at.replace(tzinfo=self.rules).utcoffset())
 
     def short_name(self, instant_s: int) -> str:
         """Return a name such as PST; the identifier if there is none."""
         if self.fixed_s is not None:
             return self.name
-        at = (_EPOCH + timedelta(seconds=min(max(instant_s, _FIRST_S), _LAST_S))).astimezone(self.rules)
+        at = (_EPOCH + timedelta(seconds=_within(instant_s))).astimezone(self.rules)
         found = at.tzname() or self.name
         if found[0] in "+-":
             return _MISSING_SHORT.get(self.name, f"GMT{offset_text(_seconds(at.utcoffset()), ':')}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -40,6 +41,19 @@ _REFERENCE: Final = re.compile(r"\\(.)|\$(?:(\d+)|\{([A-Za-z][A-Za-z0-9]*)\})|(\
 pattern_of = lru_cache(maxsize=_CACHED)(compiled)
 
 
+def matches(pattern: str, text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches as Java's Matcher.find: behind an empty match the search goes on one character further.
+
+    Python's finditer would look for a match that is not empty at the same place."""
+    search, at = pattern_of(pattern).search, 0
+    while at <= len(text):
+        found = search(text, at)
+        if found is None:
+            return
+        yield found
+        at = found.end() + (found.start() == found.end())
+
+
 @_extract("(pattern STRING, text STRING) STRING", strict=True)
 def _(pattern: str, text: str) -> str | None:
     found = pattern_of(pattern).search(text)
@@ -57,15 +71,14 @@ def _(pattern: str, text: str, group: int) -> str | None:
 
 @_extract_all("(pattern STRING, text STRING) ARRAY<STRING>", strict=True)
 def _(pattern: str, text: str) -> list[str]:
-    return [each[0] for each in pattern_of(pattern).finditer(text)]
+    return [each[0] for each in matches(pattern, text)]
 
 
 @_extract_all("(pattern STRING, text STRING, group INT) ARRAY<STRING>", strict=True)
 def _(pattern: str, text: str, group: int) -> list[str | None] | None:
-    expression = pattern_of(pattern)
-    if not 0 <= group <= expression.groups:
+    if not 0 <= group <= pattern_of(pattern).groups:
         return None
-    return [each[group] for each in expression.finditer(text)]
+    return [each[group] for each in matches(pattern, text)]
 
 
 @lru_cache(maxsize=_CACHED)
@@ -99,13 +112,17 @@ def _template(replacement: str, groups: int) -> tuple[str | int, ...]:
 
 @_replace("(text STRING, pattern STRING, replacement STRING) STRING", strict=True)
 def _(text: str, pattern: str, replacement: str) -> str:
-    expression = pattern_of(pattern)
-    if "$" not in replacement and "\\" not in replacement:
-        return expression.sub(lambda _: replacement, text)
-    template = _template(replacement, expression.groups)
-    return expression.sub(
-        lambda found: "".join(each if isinstance(each, str) else found[each] or "" for each in template), text
-    )
+    found: list[str] = []
+    at = 0
+    for each in matches(pattern, text):
+        found.append(text[at : each.start()])
+        at = each.end()
+        if "$" in replacement or "\\" in replacement:
+            template = _template(replacement, each.re.groups)
+            found += [part if isinstance(part, str) else each[part] or "" for part in template]
+        else:
+            found.append(replacement)
+    return "".join(found) + text[at:]
 
 
 @_split("(text STRING, pattern STRING) ARRAY<STRING>", strict=True)
@@ -113,7 +130,7 @@ def _(text: str, pattern: str) -> list[str]:
     if not pattern:
         return list(text) or [""]
     found, at = [], 0
-    for each in pattern_of(pattern).finditer(text):
+    for each in matches(pattern, text):
         if each.start() == each.end() and each.start() in (0, len(text)):
             continue
         found.append(text[at : each.start()])

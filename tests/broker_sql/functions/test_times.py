@@ -55,6 +55,7 @@ TS = 1_625_490_245_123  # 2021-07-05 13:04:05.123 UTC
         (PARSE, [S, S], ("2021-07-05 13:04:05.123 gmt+00:00", "yyyy-MM-dd HH:mm:ss.SSS VV"), TS),
         (PARSE, [S, S, S], ("2021-03-14 02:30", "yyyy-MM-dd HH:mm", "America/New_York"), 1_615_707_000_000),
         (PARSE, [S, S, S], ("2021-11-07 01:30", "yyyy-MM-dd HH:mm", "America/New_York"), 1_636_263_000_000),
+        (PARSE, [S, S, S], ("+27007-06-26 02:07", "yyyy-MM-dd HH:mm", "Europe/Paris"), 790_106_573_220_000),
         (PARSE, [S, S], ("", None), None),
         ("STRINGTOTIMESTAMP", [S, S], ("1970", "yyyy"), 0),
         ("CONVERT_TZ", [T, S, S], (TS, "UTC", "Europe/Paris"), TS + 7_200_000),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker_sql.analysis.functions import registry
+from broker_sql.analysis.query import analyse
 from broker_sql.dialect import parse, to_text
 from broker_sql.errors import ParseError, SqlError
 from broker_sql.functions.registry import FunctionRegistry
-from broker_sql.statements import CreateFunction
+from broker_sql.statements import CreateFunction, Query
 from broker_sql.types import INTEGER, STRING
 from tests.broker_sql.planner.case_files import CaseRecord, Session
 
@@ -75,6 +76,14 @@ def test_names_of_arguments_are_lower_case_unless_they_are_quoted() -> None:
 def test_statements_that_are_no_function(text: str, error: str) -> None:
     with pytest.raises(ParseError, match=error):
         parse(text)
+
+
+def test_the_analysis_of_a_query_alone_knows_functions() -> None:
+    session = Session(ON)
+    session.run(STREAM + TWICE)
+    (query,) = parse("SELECT id, twice(n) AS m FROM s;")
+    assert isinstance(query, Query)
+    assert "`M` INTEGER" in str(analyse(query, session.catalog, session.settings, None).schema)
 
 
 def test_functions_are_off_without_the_setting() -> None:
