@@ -16,7 +16,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.produce import Producer
 from broker_cy.client.errors import ClientError, Failure
 from broker_sql.analysis.settings import PYTHON_FUNCTIONS, TOPIC_PREFIX, TopicInfo
-from broker_sql.functions.standard import standard
+from broker_sql.functions import Environment, standard
 from broker_sql.server.command_log import CommandLog
 from broker_sql.server.commands import Command
 from broker_sql.server.config import HOST, SPARK, SPARK_MASTER, ServerConfig, streams_of
@@ -66,7 +66,8 @@ class Service:
         planning = {name: value for name, value in config.values.items() if name.startswith("ksql.persistence.")}
         planning |= {name: config.values[name] for name in (TOPIC_PREFIX, PYTHON_FUNCTIONS)}
         decided = [int(each) for each in config.values["brokercy.sql.set.aside"]]
-        self.engine = Engine(standard(), planning, registry=registry, decided=decided)
+        limits = {name: str(value) for name, value in config.values.items() if name.startswith("ksql.functions.")}
+        self.engine = Engine(standard(Environment(settings=limits)), planning, registry=registry, decided=decided)
         self.client: AdminClient
         self.producer: Producer
         self.commands: CommandLog

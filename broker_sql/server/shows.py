@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from broker_sql.analysis.functions import registry
 from broker_sql.analysis.settings import TopicInfo
 from broker_sql.catalog import SourceInfo
 from broker_sql.errors import StatementError
@@ -269,13 +270,13 @@ async def _topics(service: Service, text: str, *, shows_all: bool, extended: boo
 
 
 def _functions(service: Service, text: str) -> Entity:
-    functions = service.engine.functions
+    functions = registry(service.engine.functions, service.engine.catalog)
     found = (functions.describe(each) for each in functions.names())
     return entities.functions_list(text, [(each.name, each.kind, each.category) for each in found])
 
 
 def _function(service: Service, text: str, name: str) -> Entity:
-    found = service.engine.functions.describe(name.upper())
+    found = registry(service.engine.functions, service.engine.catalog).describe(name.upper())
     variants = [
         {
             "arguments": [
