@@ -87,7 +87,8 @@ async def _opened(service: Service, text: str, session: Session, form: Form) -> 
 
 async def rows_of(service: Service, query: PushQuery | PullQuery, form: Form) -> AsyncIterator[bytes]:
     """Yield the parts of an answer; the query is closed at its end, or when the client goes."""
-    service.pulls += query.is_pull
+    is_pull = isinstance(query, PullQuery)
+    service.pulls += is_pull
     encode = encoder(query.columns)
     try:
         yield form.head(query)
@@ -98,8 +99,8 @@ async def rows_of(service: Service, query: PushQuery | PullQuery, form: Form) ->
         _LOG.warning("query %s: %s", query.id, error)
         yield form.error(failure(error, ""))
     finally:
-        service.pulls -= query.is_pull
-        if query.is_pull:
+        service.pulls -= is_pull
+        if isinstance(query, PullQuery):
             await query.close()
         else:
             await service.close_push_query(query.id)

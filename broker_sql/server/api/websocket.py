@@ -18,6 +18,7 @@ from broker_sql.server.entities import value_fields
 from broker_sql.server.errors import ApiError
 from broker_sql.server.printing import print_topic
 from broker_sql.server.queries.opening import open_query, the_query
+from broker_sql.server.queries.pull import PullQuery
 from broker_sql.server.rows import encoder
 from broker_sql.server.service import Service
 from broker_sql.statements import Print
@@ -83,7 +84,7 @@ async def _send_rows(service: Service, scope: Scope, send: Send) -> None:
         await say({"errorMessage": failure(error, "").to_json()})
         await close(_FAILED, str(error))
     finally:
-        if query.is_pull:
+        if isinstance(query, PullQuery):
             await query.close()
         else:
             await service.close_push_query(query.id)

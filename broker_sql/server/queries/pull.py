@@ -25,18 +25,21 @@ from broker_sql.analysis.query import Analysis, analyse
 from broker_sql.analysis.settings import ROW_PLACES, Settings
 from broker_sql.analysis.typed import compiled, condition, row_maker
 from broker_sql.catalog import Catalog, SourceInfo
+from broker_sql.dialect import to_text
+from broker_sql.dialect.nodes import location
 from broker_sql.errors import AnalysisError, StatementError
 from broker_sql.planner.push import schema_of
 from broker_sql.planner.source import RowMaker
 from broker_sql.server.bound_serdes import bound_key_serde, bound_value_serde
-from broker_sql.server.queries.push import Row
+from broker_sql.server.queries.push import COMPLETED, LIMIT_REACHED, Row
 from broker_sql.server.views.views import Views
 from broker_sql.statements import Query
-from broker_sql.types import Column, Kind
+from broker_sql.types import Column, Kind, quoted
 
 BATCH_ROWS: Final = 200
 KEYS_MAX: Final = 10_000
 _NO_ROW: Final = Layout(())
+_PLACES: Final = ("ROWPARTITION", "ROWOFFSET")
 
 
 @dataclass(frozen=True)
@@ -68,10 +71,14 @@ def pull_plan(query: Query, catalog: Catalog, settings: Settings, *, may_scan: b
             )
     settings = with_functions(settings, catalog)
     analysis = analyse(query, catalog, settings, None)
+    _refuse_places(analysis)
+    labels = [each.name for each in analysis.items]
+    if (twice := next((each for each in labels if labels.count(each) > 1), None)) is not None:
+        raise AnalysisError(f"column {quoted(twice)} is there twice; name one of them with AS", query.location)
     if analysis.aggregation is not None or analysis.table_functions:
         raise StatementError("a pull query cannot have aggregate or table functions; add EMIT CHANGES", query.location)
     source = analysis.sources[0].info
-    keys = _keys(analysis, settings) if source.is_table else None
+    keys = _keys(analysis, settings, may_scan=may_scan) if source.is_table else None
     if source.is_table and keys is None and not may_scan:
         names = ", ".join(each.name for each in source.schema.key)
         raise StatementError(
@@ -89,6 +96,16 @@ def pull_plan(query: Query, catalog: Catalog, settings: Settings, *, may_scan: b
         _reader(source, settings),
         query.limit,
     )
+
+
+def _refuse_places(analysis: Analysis) -> None:
+    """Raises StatementError: as in ksqlDB, the place of a record is no part of the row of a table or stream."""
+    where = [] if analysis.where is None else [analysis.where]
+    for clause, nodes in (("SELECT", [each.expression for each in analysis.items]), ("WHERE", where)):
+        for node in nodes:
+            for each in node.find_all(exp.Column):
+                if each.name in _PLACES:
+                    raise StatementError(f"a pull query cannot have {each.name} in {clause}; add EMIT CHANGES")
 
 
 def _columns(analysis: Analysis) -> tuple[Column, ...]:
@@ -136,7 +153,7 @@ def _reader(
 # ---- keys
 
 
-def _keys(analysis: Analysis, settings: Settings) -> tuple[bytes, ...] | None:
+def _keys(analysis: Analysis, settings: Settings, *, may_scan: bool) -> tuple[bytes, ...] | None:
     """The serialized keys that WHERE allows, without windows; None: it does not name all key columns."""
     source = analysis.sources[0].info
     if analysis.where is None or not source.schema.key:
@@ -147,6 +164,8 @@ def _keys(analysis: Analysis, settings: Settings) -> tuple[bytes, ...] | None:
         if found is not None:
             name, values = found
             old = allowed.get(name)
+            if old is not None and not may_scan:
+                raise StatementError(f"WHERE names key column {name} twice", analysis.query.location)
             allowed[name] = values if old is None else [each for each in old if each in values]
     if any(each.name not in allowed for each in source.schema.key):
         return None
@@ -159,8 +178,7 @@ def _keys(analysis: Analysis, settings: Settings) -> tuple[bytes, ...] | None:
     inner = bound_key_serde(replace(source, window=None), settings.registry)
     keys: dict[bytes, None] = {}
     for wanted in itertools.product(*choices):
-        # No row has a key with NULL in a condition.
-        if None not in wanted and (key := inner.serialize(source.topic, wanted)) is not None:
+        if (key := inner.serialize(source.topic, wanted)) is not None:
             keys[key] = None
     return tuple(keys)
 
@@ -195,29 +213,47 @@ def _values(
     )
     if kind is None or any(each.find(exp.Column) is not None for each in values):
         return None
-    try:
-        return kind.name, [compiled(each, _NO_ROW, settings, kind.type).evaluate(()) for each in values]
-    except AnalysisError:
-        # WHERE compares other types, such as a BIGINT key with a DECIMAL.
-        return None
+    found = []
+    for each in values:
+        try:
+            found.append(compiled(each, _NO_ROW, settings, kind.type).evaluate(()))
+        except AnalysisError as error:
+            if len(values) == 1:
+                # WHERE compares other types, such as a BIGINT key with a DECIMAL.
+                return None
+            raise AnalysisError(
+                f"{to_text(each)} can not be converted to the type of the key column: {kind.name} {kind.type}",
+                error.location or location(each),
+            ) from None
+    if None in found:
+        raise AnalysisError(f"key column {kind.name} cannot be NULL", location(column))
+    return kind.name, found
 
 
 # ---- results
 
 
 class PullQuery:
-    """The rows of one pull query."""
-
-    is_pull = True
-    end: str | None = None
+    """The rows of one pull query. Those of a stream are shown as the rows of a push query that has ended."""
 
     def __init__(self, query_id: str, plan: PullPlan, rows: AsyncIterator[list[Row]]) -> None:
         self.id = query_id
+        self.is_pull = plan.source.is_table
+        self._limit = plan.limit
+        self._count = 0
         self.columns = plan.columns
         self._rows = rows
 
-    def batches(self) -> AsyncIterator[list[Row]]:
-        return self._rows
+    @property
+    def end(self) -> str | None:
+        if self.is_pull:
+            return None
+        return LIMIT_REACHED if self._count == self._limit else COMPLETED
+
+    async def batches(self) -> AsyncIterator[list[Row]]:
+        async for each in self._rows:
+            self._count += len(each)
+            yield each
 
     async def close(self) -> None:
         close = getattr(self._rows, "aclose", None)

@@ -145,3 +145,33 @@ def test_records_that_cannot_be_replayed_are_named(broker: BrokerProcess, tmp_pa
     file.write_text(f"brokercy.sql.set.aside={','.join(str(each['offset']) for each in named)}\n")
     with running_server(broker.bootstrap, tmp_path, [*options, str(file)]) as server:
         assert server.call("GET", "/healthcheck").body["isHealthy"] is True
+
+
+def test_pull_queries_answer_as_those_of_ksqldb(server: SqlServerProcess, name: str) -> None:
+    """If this fails, clients cannot tell a table from a stream, or a wrong key reads all rows of a table."""
+    create_stream(server, name)
+    server.run(
+        f"CREATE TABLE {name}_W AS SELECT id, COUNT(*) AS n FROM {name} WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY id;",
+        streamsProperties=EARLIEST,
+    )
+    for key, time_ms in (("a", 1000), ("a", 2100), ("b", 1500)):
+        server.run(f"INSERT INTO {name} (rowtime, id, v) VALUES ({time_ms}, '{key}', 1);")
+    old = server.call("POST", "/query", {"ksql": f"SELECT id FROM {name} LIMIT 1;"}).body
+    assert (old[0]["header"]["schema"], old[-1]) == ("`ID` STRING", {"finalMessage": "Limit Reached"})
+    until(lambda: len(server.rows(f"SELECT * FROM {name}_W;")) == 3, "three windows")
+    of_a = server.call(
+        "POST", "/query", {"ksql": f"SELECT * FROM {name}_W WHERE id = 'a' AND windowstart > 1000;"}
+    ).body
+    assert (
+        of_a[0]["header"]["schema"] == "`ID` STRING KEY, `WINDOWSTART` BIGINT KEY, `WINDOWEND` BIGINT KEY, `N` BIGINT"
+    )
+    assert of_a[1:] == [{"row": {"columns": ["a", 2000, 3000, 1]}}]
+    for wrong, reason in (
+        (f"SELECT * FROM {name}_W WHERE id IN ('a', 1);", "can not be converted to the type of the key column"),
+        (f"SELECT * FROM {name}_W WHERE id IN ('a', NULL);", "cannot be NULL"),
+        (f"SELECT rowoffset FROM {name}_W;", "cannot have ROWOFFSET in SELECT"),
+        (f"SELECT n, n FROM {name}_W;", "is there twice"),
+        (f"SELECT COUNT(*) FROM {name};", "aggregate"),
+    ):
+        failed = server.call("POST", "/query", {"ksql": wrong})
+        assert (failed.status, reason in failed.body["message"]) == (400, True), failed
