@@ -29,6 +29,7 @@ from tests.broker_sql.query_tests.comparing import matches
 from tests.broker_sql.query_tests.engine import Engine, parsed
 from tests.broker_sql.query_tests.outcome import Outcome
 from tests.broker_sql.query_tests.rest_cases import RestCase
+from tests.broker_sql.query_tests.running import in_window
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.registry import RegistryProcess
 from tests.support.sql_server import Reply, SqlServerProcess
@@ -44,6 +45,8 @@ _SETTINGS: Final = {
     "ksql.query.push.v2.enabled": "true",
     "ksql.query.push.v2.registry.installed": "true",
     "ksql.streams.commit.interval.ms": "100",
+    # As in ksqlDB's harness: each change of a row is seen.
+    "ksql.streams.statestore.cache.max.bytes": "0",
 }
 _PROTECTED: Final = ("_", "__")
 
@@ -202,6 +205,7 @@ class _Run:
                 for side, each in zip(self.engine.sides(source, registry), (record.key, record.value), strict=True)
             )
             headers: list[tuple[str, str | bytes | None]] = list(record.headers)
+            key = in_window(record, key, source)
             self.at.producer.produce(record.topic, value, key, timestamp=record.timestamp or 0, headers=headers)
         self.at.producer.flush(30)
 

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, Final
 
+from broker_sql.catalog import SourceInfo
 from broker_sql.errors import SqlError
 from broker_sql.planner import Planned
 from broker_streams.kernel.errors import StreamsError
@@ -165,11 +166,16 @@ def _stored(record: Record, engine: Engine) -> Stored:
         key, value = key_side.encode(record.key), value_side.encode(record.value)
     except SpecError as error:
         raise Stopped("run", str(error)) from None
-    if source.window is not None and key is not None:
-        start, end, kind = record.window or (0, 0, "TIME")
-        serde = SessionWindowedSerde(_Raw()) if kind == "SESSION" else TimeWindowedSerde(_Raw())
-        key = serde.serialize(record.topic, Windowed(key, Window(start, end)))
-    return key, value, record.timestamp or 0, record.headers
+    return in_window(record, key, source), value, record.timestamp or 0, record.headers
+
+
+def in_window(record: Record, key: bytes | None, source: SourceInfo) -> bytes | None:
+    """The key with the window of a record, if keys of the source are in windows."""
+    if source.window is None or key is None:
+        return key
+    start, end, kind = record.window or (0, 0, "TIME")
+    serde = SessionWindowedSerde(_Raw()) if kind == "SESSION" else TimeWindowedSerde(_Raw())
+    return serde.serialize(record.topic, Windowed(key, Window(start, end)))
 
 
 class _Raw:
