@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -16,6 +17,7 @@ BODY_BYTES_MAX: Final = 4 << 20
 V1: Final = "application/vnd.ksql.v1+json"
 JSON: Final = "application/json"
 DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
+_ORIGIN: Final = re.compile(rb"\Ahttps?://[^/]*", re.IGNORECASE)
 
 
 class Answer(NamedTuple):
@@ -80,7 +82,9 @@ class Request:
 
 
 def segments_of(raw_path: bytes) -> tuple[str, ...]:
-    """Return the parts of a path, decoded. Raises ApiError."""
+    """Return the parts of a path, decoded. A whole URL is allowed (RFC 9112, 3.2.2): the Python client `ksql` sends it
+    for push queries and inserts. Raises ApiError."""
+    raw_path = _ORIGIN.sub(b"", raw_path, 1)
     try:
         return tuple(unquote_to_bytes(part).decode() for part in raw_path.strip(b"/").split(b"/"))
     except UnicodeDecodeError:
