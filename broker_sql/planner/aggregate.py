@@ -141,14 +141,18 @@ class _Aggregate:
         key_serde = serdes.key_serde(self._key_format, self._key, None)
         value_serde = prepared.row_serde()
         if self._groups_by_key():
-            return prepared.stream.group_by_key(key=key_serde, value=value_serde, name="Aggregate-GroupBy")
+            stream = prepared.stream
+            if self._query.window is not None:
+                # Other than aggregations without windows, those in windows take records without values.
+                stream = stream.filter(_has_row)
+            return stream.group_by_key(key=key_serde, value=value_serde, name="Aggregate-GroupBy")
         make = prepared.row_maker(self._aggregation.groups)
 
         def group(row: Row) -> Row | None:
             found = make(row)
             return None if None in found else found
 
-        flow = prepared.flow.filter(lineage.declare(lambda key, row: row is not None))
+        flow = prepared.flow.filter(_has_row)
         origins = lineage.row_of(zip((each.name for each in self._key), self._aggregation.groups, strict=True))
         options = {"key": key_serde, "value": value_serde, "name": "Aggregate-GroupBy"}
         if prepared.is_table:
@@ -287,6 +291,11 @@ def _copier(kind: SqlType) -> Callable[[Any], Any]:
 
 def _same(value: Any) -> Any:
     return value
+
+
+@declared_lineage()
+def _has_row(key: Any, row: Row | None) -> bool:
+    return row is not None
 
 
 @declared_lineage(value={lineage.EVERY: "value", **{name: ["key.window"] for name in WINDOW_BOUNDS}})

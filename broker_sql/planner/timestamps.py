@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from broker_sql.analysis.settings import THROW_ON_INVALID_TIMESTAMP, Settings
 from broker_sql.catalog import SourceInfo
@@ -11,7 +11,9 @@ from broker_sql.types import STRING, Kind
 from broker_streams.kernel.processor import Processor
 from broker_streams.records import Record, Windowed
 
-INVALID_MS = -1
+INVALID_MS: Final = -1
+# Sums with sizes of windows and grace periods stay 64-bit integers.
+MAX_MS: Final = 1 << 62
 
 
 class TimestampError(ValueError):
@@ -40,8 +42,8 @@ def reader(source: SourceInfo, settings: Settings) -> Callable[[Any, Any], int] 
             if found is None:
                 raise TimestampError(f"column {given.name} is NULL")
             ms = int(found) if parse is None else parse(found, given.format)
-            if ms < 0:
-                raise TimestampError(f"column {given.name} has {found!r}, a time before 1970")
+            if not 0 <= ms <= MAX_MS:
+                raise TimestampError(f"column {given.name} has {found!r}; 0 to {MAX_MS} ms since 1970 are allowed")
         except (ValueError, ArithmeticError) as error:
             if throws:
                 raise TimestampError(f"{source.topic}: no timestamp in column {given.name}: {error}") from error
