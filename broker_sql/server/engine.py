@@ -22,6 +22,7 @@ from broker_sql.functions import FunctionRegistry
 from broker_sql.planner import OnRow, Planned, plan
 from broker_sql.server.commands import Action, Command, CommandId, Type
 from broker_sql.server.entities import CommandStatus
+from broker_sql.server.record_errors import QueryErrors
 from broker_sql.statements import (
     AlterSource,
     AlterSystem,
@@ -90,7 +91,6 @@ class Engine:
         properties: Mapping[str, Any],
         *,
         registry: Any = None,
-        log: Callable[[str, Any], None] | None = None,
         decided: Collection[int] = (),
     ) -> None:
         self.functions = functions
@@ -102,7 +102,8 @@ class Engine:
         self.altered: dict[str, str] = {}
         self._properties = dict(properties)
         self._registry = registry
-        self._log = log or (lambda text, node: _LOG.info("%s", text))
+        # Errors of records: the query, the text, the expression. None: they go to the log of the server.
+        self.on_error: Callable[[str, str, Any], None] | None = None
         self._decided = frozenset(decided)
 
     # ---- planning
@@ -122,12 +123,15 @@ class Engine:
             {**server, **self.altered, **properties, PYTHON_FUNCTIONS: self._properties.get(PYTHON_FUNCTIONS)},
             registry=self._registry,
             topics=topics,
-            log=self._log,
+            log=QueryErrors(self.on_error),
         )
 
     def planned(self, statement: Statement, settings: Settings, number: int, on_row: OnRow | None = None) -> Planned:
         """Plan a statement against the present catalog; `number` is a part of the id of its query. Raises SqlError."""
-        return plan(statement, replace(self.catalog, next_query=number), settings, on_row)
+        found = plan(statement, replace(self.catalog, next_query=number), settings, on_row)
+        if isinstance(settings.log, QueryErrors) and found.query_id is not None:
+            settings.log.query_id = found.query_id
+        return found
 
     @property
     def original(self) -> dict[str, str]:

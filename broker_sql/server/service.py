@@ -22,16 +22,18 @@ from broker_sql.server.commands import Command
 from broker_sql.server.config import HOST, SPARK, SPARK_MASTER, ServerConfig, streams_of
 from broker_sql.server.engine import Engine, WantedQuery
 from broker_sql.server.entities import CommandStatus
+from broker_sql.server.processing_log import ProcessingLog
 from broker_sql.server.queries.on_spark import SparkDriver
 from broker_sql.server.queries.persistent import PersistentQuery
 from broker_sql.server.queries.push import PushPlan, PushQuery
 from broker_sql.server.runner import Runner
 from broker_sql.server.views.views import Views
 
+_HANDLER: Final = "deserialization.exception.handler"
 DEFAULTS: Final = {
     # As ksqlDB's: what it reads is what is new, and a record that cannot be read does not end a query.
     "auto.offset.reset": "latest",
-    "deserialization.exception.handler": "LogAndContinueExceptionHandler",
+    _HANDLER: "LogAndContinueExceptionHandler",
 }
 _BROKERS_S: Final = 5.0
 
@@ -71,6 +73,7 @@ class Service:
         self.client: AdminClient
         self.producer: Producer
         self.commands: CommandLog
+        self.processing_log: ProcessingLog
         self.runner: Runner
         self.views: Views
         self._is_loaded = False
@@ -92,6 +95,9 @@ class Service:
                 driver = await stack.enter_async_context(SparkDriver(config.values[SPARK_MASTER]))
                 make = driver.query
             self.runner = Runner(self.client, lambda: self.engine.queries, self.query_config, make)
+            self.processing_log = await stack.enter_async_context(ProcessingLog(config, self.client, self.producer))
+            # Before the first statement is planned.
+            self.engine.on_error = self.processing_log.expression
             self.commands = CommandLog(
                 self.client, config.command_topic, config.service_id, replicas, self._take, self.engine.take_bad
             )
@@ -131,14 +137,17 @@ class Service:
 
     def query_config(self, query: WantedQuery) -> dict[str, Any]:
         """Return the settings of the application of a persistent query."""
-        return self._streams_config(self.config.query_prefix + query.id, query.properties)
+        return self._streams_config(self.config.query_prefix + query.id, query.id, query.properties)
 
-    def _streams_config(self, application_id: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    def _streams_config(self, application_id: str, query_id: str, properties: Mapping[str, Any]) -> dict[str, Any]:
         host, port = self.host
         found = {**DEFAULTS, **self.config.streams, **streams_of(self.engine.altered), **streams_of(properties)}
         found |= {**self._security, **self.config.registry}
         if self._state_dir is not None:
             found.setdefault("state.dir", str(self._state_dir))
+        # A handler of this process does not go to Spark's workers.
+        if found[_HANDLER] == DEFAULTS[_HANDLER] and self.config.values[HOST] != SPARK:
+            found[_HANDLER] = self.processing_log.handler(query_id)
         found["application.id"] = application_id
         found["bootstrap.servers"] = self._bootstrap
         found.setdefault("application.server", f"{host}:{port}")
@@ -182,7 +191,7 @@ class Service:
     async def open_push_query(self, plan: PushPlan, properties: Mapping[str, Any]) -> PushQuery:
         """Begin a push query, which `close_push_query` ends. Raises ClientError, StatementError, StreamsError."""
         prefix = f"_confluent-ksql-{self.config.service_id}"
-        config = self._streams_config(prefix + plan.id, properties)
+        config = self._streams_config(prefix + plan.id, plan.id, properties)
         query = PushQuery(replace(plan, config=config), self.client)
         await query.open()
         self.push_queries[query.id] = query
