@@ -28,12 +28,25 @@ __all__ = [
 ]
 
 
+class Entropy(random.SystemRandom):
+    """Random numbers of the system. They have no state: copies of it in several processes do not repeat each other."""
+
+    def __reduce__(self) -> tuple[type[Entropy], tuple[()]]:
+        return Entropy, ()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """All that functions take from the process. `settings` are those of `ksql.functions.*`."""
+    """All that functions take from the process. `settings` are those of `ksql.functions.*`.
 
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-    random: random.Random = field(default_factory=random.Random)
+    Hosts send functions to other processes: what `now_ms` and `random` return must not depend on a state in them."""
+
+    now_ms: Callable[[], int] = _now_ms
+    random: random.Random = field(default_factory=Entropy)
     settings: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 from typing import Any, Final
 
 from broker_sql.errors import AnalysisError
@@ -46,7 +45,7 @@ _earliest = AGGREGATE.aggregate(
 )
 _latest = AGGREGATE.aggregate("LATEST_BY_OFFSET", "The last values of a column, by the order of records.", **_BY_OFFSET)
 _HISTOGRAM_LIMIT: Final = 1000
-_ROOM: Final = 1 << 20  # numbers of records for each millisecond of the clock: see `_numbers`
+_ROOM: Final = 1 << 20  # numbers of records for each millisecond of the clock
 State = dict[str, Any]
 
 
@@ -214,14 +213,22 @@ def _row(types: tuple[SqlType | None, ...]) -> Struct:
     return Struct((("sort_col", columns[0]), *((f"col{index}", each) for index, each in enumerate(columns[1:]))))
 
 
-def _numbers(resolved: Resolved) -> Callable[[], int]:
-    """Return numbers of records that grow, also over restarts of the process: they begin with the clock."""
-    return count(resolved.environment.now_ms() * _ROOM).__next__
+class _Numbers:
+    """Numbers of records that grow, also over restarts, and in copies that run one after the other: by the clock."""
+
+    __slots__ = ("_last", "_now_ms")
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._last, self._now_ms = 0, now_ms
+
+    def __call__(self) -> int:
+        self._last = max(self._now_ms() * _ROOM, self._last + 1)
+        return self._last
 
 
 def _by_offset(resolved: Resolved, first: bool, n: int | None, ignore_nulls: bool) -> Parts:
     """The state has the number of each record: sessions are merged in the order of their times, not of records."""
-    number = _numbers(resolved)
+    number = _Numbers(resolved.environment.now_ms)
     kind = Struct((("SEQ", BIGINT), ("VAL", same_type(resolved.types))))
 
     def one(value: Any, state: State | None) -> State | None:
