@@ -5,6 +5,7 @@
     application/vnd.ksql.v1+json              [{"header":{...}},{"row":{"columns":[...]}},...]
     application/vnd.ksqlapi.delimited.v1      {"queryId":...}, then a line [...] for each row
     application/json                          the same lines as the elements of one array
+    application/vnd.ksql.v1+protobuf          as the first one, rows as messages of Protobuf (/query-stream)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import orjson
 from broker_cy.client.errors import ClientError
 from broker_sql.errors import SqlError
 from broker_sql.server.api.ksql import checked_session, failure
-from broker_sql.server.api.requests import DELIMITED, JSON, V1, Answer, Request, Streamed, preferred, text_of
+from broker_sql.server.api.requests import DELIMITED, JSON, PROTOBUF, V1, Answer, Request, Streamed, preferred, text_of
 from broker_sql.server.api.router import Router
 from broker_sql.server.errors import ApiError, Code, bad_request
 from broker_sql.server.printing import print_topic
@@ -34,7 +35,7 @@ from broker_streams.kernel.errors import StreamsError
 
 _LOG = logging.getLogger(__name__)
 _OLD: Final = (V1, JSON, DELIMITED)
-_NEW: Final = (DELIMITED, JSON, V1)
+_NEW: Final = (DELIMITED, JSON, V1, PROTOBUF)
 _FAILED: Final = (SqlError, ClientError, ApiError, StreamsError)
 
 
@@ -56,6 +57,11 @@ async def new_query(service: Service, request: Request) -> Streamed:
     found = await request.json()
     accept = preferred(request.accept, _NEW)
     form: Form = ObjectsForm() if accept == V1 else ArrayForm() if accept == JSON else LinesForm()
+    if accept == PROTOBUF:
+        # Its library is loaded by the first client that asks for it.
+        from broker_sql.server.api.protobuf_form import ProtobufForm
+
+        form = ProtobufForm()
     return await _opened(service, text_of(found, "sql"), checked_session(service, found, "properties"), form)
 
 

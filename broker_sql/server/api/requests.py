@@ -17,6 +17,7 @@ BODY_BYTES_MAX: Final = 4 << 20
 V1: Final = "application/vnd.ksql.v1+json"
 JSON: Final = "application/json"
 DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
+PROTOBUF: Final = "application/vnd.ksql.v1+protobuf"
 _ORIGIN: Final = re.compile(rb"\Ahttps?://[^/]*", re.IGNORECASE)
 
 

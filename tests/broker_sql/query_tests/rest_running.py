@@ -6,6 +6,7 @@ A pull query is repeated until its answer is the expected one, because a persist
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import time
@@ -15,14 +16,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from google.protobuf import text_format
 
+from broker_registry.schema_types.base import Kind
 from broker_sql.errors import SqlError
 from broker_streams.registry.remote import RemoteRegistry
 from broker_streams.serdes.schemas.lookups import SchemaRegistry
+from broker_streams.serdes.schemas.lookups import parse as parse_schema
 from broker_streams.serdes.schemas.options import Options
 from tests.broker_sql.query_tests.cases import Record
 from tests.broker_sql.query_tests.comparing import matches
@@ -137,8 +141,9 @@ class _Run:
         expected = [each for each in self.case.responses if "queryProto" not in each]
         self._check_admin(answers, expected[: len(self.case.admin)])
         self._queries(expected[len(self.case.admin) :])
-        if any("queryProto" in each for each in self.case.responses):
-            raise Failed("proto", "answers in Protobuf are not built")
+        messages = [each["queryProto"] for each in self.case.responses if "queryProto" in each]
+        for text, wanted in zip(self.case.queries, messages, strict=False):
+            self._check_messages(text, wanted)
         self._check_outputs()
 
     def _create_topics(self) -> None:
@@ -251,6 +256,26 @@ class _Run:
             return None
         rows = [each for each in reply.body if each] if isinstance(reply.body, list) else [reply.body]
         return _rows_problem(rows, wanted)
+
+    def _check_messages(self, text: str, wanted: list[Any]) -> None:
+        """The answer in Protobuf: the schema, and the rows as the text form of their messages."""
+        body = {"sql": text, "properties": self.properties}
+        reply = self.at.server.call("POST", "/query-stream", body, {"Accept": "application/vnd.ksql.v1+protobuf"})
+        if reply.status != 200:
+            raise Failed("proto", f"{reply.status}: {_text(reply.body)}")
+        schema = reply.body[0]["header"]["protoSchema"]
+        if schema != wanted[0]["header"]["protoSchema"]:
+            raise Failed("proto", f"schema {schema}, {wanted[0]['header']['protoSchema']} is expected")
+        parsed_schema = parse_schema(Kind.PROTOBUF, schema)
+        kind = cast("Any", parsed_schema).records.class_of("ConnectDefault1")
+        found = [base64.b64decode(each["row"]["protobufBytes"]) for each in reply.body if "row" in each]
+        texts = sorted(text_format.MessageToString(kind.FromString(each)) for each in found)
+        expected = sorted(each["row"] for each in wanted if "row" in each)
+        if texts != expected:
+            raise Failed("proto", f"rows {texts}, {expected} are expected")
+        ends = [[each for each in rows if "finalMessage" in each] for rows in (reply.body, wanted)]
+        if ends[0] != ends[1]:
+            raise Failed("proto", f"end {ends[0]}, {ends[1]} is expected")
 
     def _check_outputs(self) -> None:
         by_topic: dict[str, list[Record]] = {}
