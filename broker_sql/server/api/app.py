@@ -132,13 +132,13 @@ async def _send_streamed(answer: Streamed, receive: Receive, send: Send, *, http
     headers = [(b"content-type", answer.content_type.encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     sending = asyncio.ensure_future(_send_parts(answer.parts, send))
-    leaving = asyncio.ensure_future(_gone(receive))
+    watched = [sending] if answer.reads_body else [sending, asyncio.ensure_future(_gone(receive))]
     try:
-        await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        leaving.cancel()
-        sending.cancel()
-        await asyncio.gather(sending, leaving, return_exceptions=True)
+        for each in watched:
+            each.cancel()
+        await asyncio.gather(*watched, return_exceptions=True)
         with contextlib.suppress(Exception):
             await answer.parts.aclose()  # type: ignore[attr-defined]
     if not sending.cancelled() and (error := sending.exception()) is not None:

@@ -46,7 +46,7 @@ async def insert(service: Service, request: Request) -> Streamed:
     if service.config.is_readonly(source.topic):
         raise bad_request(f"topic {source.topic} is only read: see ksql.readonly.topics")
     acks = _Inserting(service, source, settings).acks(lines)
-    return Streamed(accept, acks if accept == DELIMITED else _array(acks))
+    return Streamed(accept, acks if accept == DELIMITED else _array(acks), reads_body=True)
 
 
 def _name_of(target: str) -> str:

@@ -99,7 +99,12 @@ async def rows_of(service: Service, query: PushQuery | PullQuery, form: Form) ->
     try:
         yield form.head(query)
         async for batch in query.batches():
-            yield form.rows(batch, encode)
+            if query.is_pull:
+                yield form.rows(batch, encode)
+                continue
+            # Each row in a part of its own: the client ksqldb-client takes a frame of HTTP/2 for a row.
+            for row in batch:
+                yield form.rows([row], encode)
         yield form.end(query.end)
     except _FAILED as error:
         _LOG.warning("query %s: %s", query.id, error)
@@ -172,7 +177,9 @@ class ArrayForm:
 
 
 class ObjectsForm:
-    """Clients read line by line: each line but the last ends with a comma, as ksqlDB writes them."""
+    """Clients read line by line: each line but the last ends with a comma. The line break at the end is that of older
+    releases of ksqlDB, which the Python client `ksql` needs.
+    """
 
     content_type = V1
 
@@ -201,9 +208,9 @@ class ObjectsForm:
 
     def end(self, reason: str | None) -> bytes:
         if self._is_pull:
-            return self._waiting + b"]"
-        return orjson.dumps({"finalMessage": reason or "Query Completed"}) + b"]"
+            return self._waiting + b"]\n"
+        return orjson.dumps({"finalMessage": reason or "Query Completed"}) + b"]\n"
 
     def error(self, error: ApiError) -> bytes:
         before = self._waiting + b",\n" if self._waiting else b""
-        return before + orjson.dumps({"errorMessage": error.to_json()}) + b"]"
+        return before + orjson.dumps({"errorMessage": error.to_json()}) + b"]\n"

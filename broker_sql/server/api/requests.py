@@ -34,10 +34,13 @@ class Answer(NamedTuple):
 
 
 class Streamed(NamedTuple):
-    """An answer whose parts are sent as they come. `parts` is closed when the client goes."""
+    """An answer whose parts are sent as they come. `parts` is closed when the client goes. `reads_body`: it still reads
+    the request, and notices itself that the client goes.
+    """
 
     content_type: str
     parts: AsyncIterator[bytes]
+    reads_body: bool = False
 
 
 @dataclass(slots=True)

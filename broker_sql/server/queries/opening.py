@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from broker_sql.errors import StatementError
 from broker_sql.planner.push import schema_of
@@ -16,7 +16,9 @@ from broker_sql.server.session import Session
 from broker_sql.statements import Print, Query
 from broker_streams.plan.topology import Topology
 
-_ID_MAX = 1 << 62
+_ID_MAX: Final = 1 << 62
+_SCAN: Final = "ksql.query.pull.table.scan.enabled"
+_LIMIT: Final = "ksql.query.pull.limit.clause.enabled"
 
 
 def the_query(service: Service, text: str, session: Session) -> Query | Print:
@@ -54,8 +56,15 @@ async def open_query(service: Service, query: Query, session: Session) -> PushQu
         return topology.plan
 
     columns = schema_of(planned.analysis).columns
-    plan = PushPlan(planned.query_id, columns, make, {}, query.limit, query.text, is_table=planned.analysis.is_table)
+    query_id = f"SCALABLE_PUSH_QUERY_{number}" if _is_on(session, "ksql.query.push.v2.enabled") else planned.query_id
+    plan = PushPlan(query_id, columns, make, {}, query.limit, query.text, is_table=planned.analysis.is_table)
     return await service.open_push_query(plan, session.properties)
+
+
+def _is_on(session: Session, name: str, *, default: bool = False) -> bool:
+    """A setting of the request, or the one of the server."""
+    found = session.properties.get(name)
+    return default if found is None else str(found).lower() == "true"
 
 
 async def _open_pull(service: Service, query: Query, session: Session) -> PullQuery:
@@ -70,9 +79,8 @@ async def _open_pull(service: Service, query: Query, session: Session) -> PullQu
             query.text,
         )
     settings = service.engine.settings(session.properties)
-    may_scan = config.values["ksql.query.pull.table.scan.enabled"]
-    given = session.properties.get("ksql.query.pull.table.scan.enabled")
-    if given is not None:
-        may_scan = str(given).lower() == "true"
+    may_scan = _is_on(session, _SCAN, default=config.values[_SCAN])
+    if query.limit is not None and not _is_on(session, _LIMIT, default=True):
+        raise StatementError(f"{_LIMIT} is false: a pull query cannot have LIMIT", query.location)
     plan = pull_plan(query, service.engine.catalog, settings, may_scan=may_scan)
     return await open_pull(f"query_{secrets.token_hex(8)}", plan, service.views, service.client)

@@ -79,7 +79,7 @@ def pull_plan(query: Query, catalog: Catalog, settings: Settings, *, may_scan: b
         raise StatementError("a pull query cannot have aggregate or table functions; add EMIT CHANGES", query.location)
     source = analysis.sources[0].info
     keys = _keys(analysis, settings, may_scan=may_scan) if source.is_table else None
-    if source.is_table and keys is None and not may_scan:
+    if source.is_table and keys is None and not may_scan and not _has_range(analysis):
         names = ", ".join(each.name for each in source.schema.key)
         raise StatementError(
             f"WHERE needs the key of {source.name} ({names}): ksql.query.pull.table.scan.enabled is false",
@@ -181,6 +181,19 @@ def _keys(analysis: Analysis, settings: Settings, *, may_scan: bool) -> tuple[by
         if (key := inner.serialize(source.topic, wanted)) is not None:
             keys[key] = None
     return tuple(keys)
+
+
+def _has_range(analysis: Analysis) -> bool:
+    """Whether WHERE bounds the key, which has one column, so that the query asks for a range of keys."""
+    key = analysis.sources[0].info.schema.key
+    if analysis.where is None or len(key) != 1:
+        return False
+    for part in _conjuncts(analysis.where):
+        if isinstance(part, exp.LT | exp.LTE | exp.GT | exp.GTE):
+            sides = (part.this, part.expression)
+            if any(isinstance(each, exp.Column) and each.name == key[0].name for each in sides):
+                return True
+    return False
 
 
 def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:

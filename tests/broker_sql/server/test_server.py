@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 from broker_cy.admin import AdminClient
@@ -175,3 +176,33 @@ def test_pull_queries_answer_as_those_of_ksqldb(server: SqlServerProcess, name: 
     ):
         failed = server.call("POST", "/query", {"ksql": wrong})
         assert (failed.status, reason in failed.body["message"]) == (400, True), failed
+
+
+def test_rows_are_acknowledged_while_the_client_still_sends(server: SqlServerProcess, name: str) -> None:
+    """If this fails, a client that waits for an answer before the next row waits for ever. The target is a URL, as
+    the library hyper sends it.
+    """
+    create_stream(server, name)
+    host, port = server.url.removeprefix("http://").rsplit(":", 1)
+    with socket.create_connection((host, int(port)), 30) as connection:
+
+        def send(line: dict[str, object]) -> None:
+            data = json.dumps(line).encode() + b"\n"
+            connection.sendall(b"%x\r\n%s\r\n" % (len(data), data))
+
+        def read_until(text: bytes) -> None:
+            got = b""
+            while text not in got:
+                part = connection.recv(4096)
+                assert part, got
+                got += part
+
+        head = f"POST {server.url}/inserts-stream HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(head.encode())
+        send({"target": name})
+        for at in range(3):
+            send({"id": "a", "v": at})
+            read_until(b'{"status":"ok","seq":%d}' % at)
+        connection.sendall(b"0\r\n\r\n")
+        read_until(b"0\r\n\r\n")
+    assert len(server.rows(f"SELECT * FROM {name};")) == 3
