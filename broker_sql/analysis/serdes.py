@@ -13,8 +13,8 @@ from broker_sql.types import Column, Kind
 from broker_streams.serdes import Serde
 from broker_streams.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 
-# Formats for one column, or none. Rows of several columns are JSON in the topics of a query.
-_NARROW: Final = frozenset({"KAFKA", "NONE"})
+# Formats for one column, or none, and those that have no NULL in arrays and maps. In topics of a query, rows are JSON.
+_NARROW: Final = frozenset({"KAFKA", "NONE", "PROTOBUF", "PROTOBUF_NOSR"})
 # Settings of a format that say how rows are written, whatever the columns are.
 _OF_ROWS: Final = frozenset({"delimiter", "nullableRepresentation"})
 
