@@ -207,8 +207,8 @@ class FunctionRegistry:
 
     def _unknown(self, name: str) -> AnalysisError:
         near = difflib.get_close_matches(name.upper(), self._functions, n=_SUGGESTIONS, cutoff=0.0)
-        hint = f" Nearest names: {', '.join(near)}" if near else ""
-        return AnalysisError(f"Can't find any functions with the name '{name}'.{hint}")
+        hint = f". Nearest names: {', '.join(near)}" if near else ""
+        return AnalysisError(f"there is no function {name}{hint}")
 
 
 def _same(state: Any) -> Any:
@@ -253,14 +253,11 @@ def _choose(function: Function, given: Sequence[ArgumentType], casts: bool) -> _
         first, *others = [each for each in found if each.rank == best]
         if others and any(each.overload is not first.overload for each in others):
             raise AnalysisError(
-                f"Function '{function.name}' cannot be resolved due to ambiguous method parameters {_listed(given)}."
+                f"{function.key}{_listed(given)} is ambiguous: several forms fit after implicit casts."
                 f"\nCast arguments to the types of one of:\n{_alternatives(function)}"
             )
         return first
-    raise AnalysisError(
-        f"Function '{function.name}' does not accept parameters {_listed(given)}."
-        f"\nValid alternatives are:\n{_alternatives(function)}"
-    )
+    raise AnalysisError(f"there is no form {function.key}{_listed(given)}.\nThe forms are:\n{_alternatives(function)}")
 
 
 def _listed(given: Sequence[ArgumentType]) -> str:
@@ -268,9 +265,7 @@ def _listed(given: Sequence[ArgumentType]) -> str:
 
 
 def _alternatives(function: Function) -> str:
-    return "\n".join(
-        f"{function.name}({', '.join(map(str, each.signature.parameters))})" for each in function.overloads
-    )
+    return "\n".join(f"{function.key}({', '.join(map(str, each.signature.parameters))})" for each in function.overloads)
 
 
 def _return_type(function: Function, match: _Match, optional: bool = False) -> Any:
@@ -285,7 +280,7 @@ def _return_type(function: Function, match: _Match, optional: bool = False) -> A
 
 
 def _untyped(function: Function) -> AnalysisError:
-    return AnalysisError(f"Function '{function.name}': its return type cannot be found from NULL; cast an argument")
+    return AnalysisError(f"{function.key}: its return type cannot be found from NULL; cast an argument")
 
 
 def _expected(match: _Match, given: Sequence[ArgumentType]) -> tuple[ArgumentType, ...]:
@@ -307,8 +302,8 @@ def _lambda_types(
 def _constant(function: Function, position: int, constants: Mapping[int, Any], texts: Sequence[str]) -> Any:
     if position in constants:
         return constants[position]
-    was = f", but was expression: '{texts[position]}'" if position < len(texts) else ""
-    raise AnalysisError(f"Parameter {position + 1} passed to function {function.key} must be a literal constant{was}")
+    was = f" is {texts[position]}" if position < len(texts) else ""
+    raise AnalysisError(f"{function.key}: argument {position + 1}{was}: a literal is expected")
 
 
 def _spread(call: Call, match: _Match) -> Call:

@@ -66,7 +66,7 @@ def adder(kind: SqlType) -> tuple[Any, Callable[[Any, Any], Any], Callable[[Any,
 
         def checked(value: Number) -> Number:
             if not -limit < value < limit:
-                raise ValueError(f"Numeric field overflow: {value} does not fit {kind}")
+                raise ValueError(f"the sum {value} does not fit {kind}: cast the column to a greater precision")
             return value
 
         return (

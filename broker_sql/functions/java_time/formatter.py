@@ -69,14 +69,14 @@ class Formatter:
         `whole` False: the text may go on behind the date."""
         fields = self._read(text, whole=whole)
         if fields.numbers.keys() - DATE_FIELDS:
-            raise ValueError("Date format contains time field.")
+            raise ValueError("the pattern has fields of a time: a date is expected")
         return _days(fields.numbers, text)
 
     def read_time(self, text: str) -> int:
         """Return milliseconds of the day. Raises ValueError."""
         fields = self._read(text)
         if fields.numbers.keys() & DATE_FIELDS:
-            raise ValueError("Time format contains date field.")
+            raise ValueError("the pattern has fields of a date: a time is expected")
         return _nanos(fields.numbers, text) % NANOS_PER_DAY // 1_000_000
 
     def read_timestamp(self, text: str, zone: Zone) -> int:

@@ -198,9 +198,11 @@ def _(first: int, last: int) -> list[int]:
 )
 def _(first: int, last: int, step: int) -> list[int]:
     if step == 0:
-        raise ValueError("GENERATE_SERIES step cannot be zero")
+        raise ValueError("GENERATE_SERIES: step 0: another number is expected")
     if (last - first) * step < 0:
-        raise ValueError(f"GENERATE_SERIES step has wrong sign: {step} does not lead from {first} to {last}")
+        raise ValueError(
+            f"GENERATE_SERIES: step {step} does not lead from {first} to {last}: the other sign is expected"
+        )
     return _numbers(first, last, step)
 
 

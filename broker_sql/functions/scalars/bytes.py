@@ -70,7 +70,7 @@ _ENCODERS: Final[dict[str, Callable[[bytes], str]]] = {
 def _of(table: dict[str, Callable[[Any], Any]], encoding: str) -> Callable[[Any], Any]:
     found = table.get(encoding.lower())
     if found is None:
-        raise ValueError(f"Unknown encoding type '{encoding}': {_ENCODINGS} is expected")
+        raise ValueError(f"encoding '{encoding}': {_ENCODINGS} is expected")
     return found
 
 
@@ -107,7 +107,7 @@ def _reader(code: str) -> Callable[..., Any]:
         if layout is None:
             raise ValueError(f"byte order '{order}': BIG_ENDIAN or LITTLE_ENDIAN is expected")
         if len(value) != size:
-            raise ValueError(f"Number of bytes must be equal to {size}, but found {len(value)}")
+            raise ValueError(f"{len(value)} bytes: {size} are expected")
         return layout.unpack(value)[0]
 
     return read

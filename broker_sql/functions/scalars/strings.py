@@ -333,7 +333,7 @@ def _define_mask(
 
     def apply(text: str | None, count: int | None, masks: Masks) -> str | None:
         if count is None or count < 0:
-            raise ValueError(f"function {name} requires a non-negative number of characters, but was {count}")
+            raise ValueError(f"{name.upper()}: {count} characters: 0 or more is expected")
         if text is None:
             return None
         left, right = divide(text, count)

@@ -66,7 +66,7 @@ def _(value: int, from_zone: str, to_zone: str) -> int:
     try:
         given, wanted = zone_of(from_zone), zone_of(to_zone)
     except ValueError as error:
-        raise ValueError(f"Invalid time zone: {error}") from None
+        raise ValueError(f"CONVERT_TZ: {error}") from None
     moment_ms = value - given.local_offset_s(value // 1000) * 1000
     return moment_ms + wanted.offset_s(moment_ms // 1000) * 1000
 
@@ -92,14 +92,14 @@ def _formatted(what: str, pattern: str, write: Callable[[Formatter], str], shown
     try:
         return write(formatter(pattern))
     except ValueError as error:
-        raise ValueError(f"Failed to format {what} {shown()} with formatter '{pattern}': {error}") from None
+        raise ValueError(f"{what} {shown()} cannot be written as '{pattern}': {error}") from None
 
 
 def _parsed(what: str, text: str, pattern: str, read: Callable[[Formatter], int]) -> int:
     try:
         return read(formatter(pattern))
     except ValueError as error:
-        raise ValueError(f"Failed to parse {what} '{text}' with formatter '{pattern}': {error}") from None
+        raise ValueError(f"'{text}' cannot be read as a {what}, '{pattern}': {error}") from None
 
 
 def _define_dates() -> None:

@@ -27,12 +27,12 @@ def _parsed(url: str) -> _Parts:
     """Return the parts, still encoded. Raises ValueError."""
     found = _URI.fullmatch(url)
     if found is None or not url:
-        raise ValueError(f"URL input has invalid syntax: {url}")
+        raise ValueError(f"{url!r} is not a URL")
     parts = found.groupdict()
     for name, part in parts.items():
         checked = part if part is None or name != "authority" else re.sub(r"\[[0-9a-fA-F:.%\w]*\]", "", part)
         if checked is not None and _ILLEGAL.search(checked):
-            raise ValueError(f"URL input has invalid syntax: {url}")
+            raise ValueError(f"{url!r} is not a URL")
     return parts
 
 

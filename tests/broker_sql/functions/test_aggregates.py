@@ -212,7 +212,7 @@ def test_histogram_has_a_limit() -> None:
 
 
 def test_sums_of_decimals_must_fit() -> None:
-    with pytest.raises(ValueError, match=r"Numeric field overflow: 10.0 does not fit DECIMAL\(2, 1\)"):
+    with pytest.raises(ValueError, match=r"the sum 10.0 does not fit DECIMAL\(2, 1\)"):
         aggregated("SUM", ["DECIMAL(2, 1)"], [Decimal("9.9"), Decimal("0.1")])
 
 
@@ -237,7 +237,7 @@ def test_types() -> None:
     ("name", "types"), [("SUM", [S]), ("AVG", ["DECIMAL(4, 2)"]), ("MAX", ["BOOLEAN"]), ("CORRELATION", [N, D])]
 )
 def test_aggregates_have_no_implicit_casts(name: str, types: list[str]) -> None:
-    with pytest.raises(AnalysisError, match="does not accept parameters"):
+    with pytest.raises(AnalysisError, match="there is no form"):
         REGISTRY.aggregate(name, kinds(*types))
 
 

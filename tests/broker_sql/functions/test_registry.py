@@ -78,17 +78,17 @@ def test_overload_is_chosen(texts: list[str], types: list[str | None], number: i
     ],
 )
 def test_wrong_arguments_are_refused_with_the_valid_ones(texts: list[str], types: list[str | None]) -> None:
-    with pytest.raises(AnalysisError, match="Function 'f' does not accept parameters") as caught:
+    with pytest.raises(AnalysisError, match="there is no form F") as caught:
         chosen(made(*texts), *types)
     for text in texts:
         first = text.strip("()").split(",")[0].split(maxsplit=1)
-        assert f"f({first[1]} {first[0]}" in caught.value.message
+        assert f"F({first[1]} {first[0]}" in caught.value.message
 
 
 @pytest.mark.parametrize("types", [["INT", "BIGINT"], [None, None]])
 def test_two_overloads_that_need_casts_are_ambiguous(types: list[str | None]) -> None:
     registry = made("(a BIGINT, b BIGINT)", "(a DOUBLE, b DOUBLE)")
-    with pytest.raises(AnalysisError, match="ambiguous method parameters"):
+    with pytest.raises(AnalysisError, match="is ambiguous"):
         chosen(registry, *types)
 
 
@@ -120,9 +120,9 @@ def test_lambdas_are_resolved_in_two_steps() -> None:
     found = REGISTRY.scalar("transform", [Array(INTEGER), LambdaType((INTEGER,), STRING)])
     assert str(found.return_type) == "ARRAY<STRING>"
     assert found.call([1, 2], str) == ["1", "2"]
-    with pytest.raises(AnalysisError, match="does not accept"):
+    with pytest.raises(AnalysisError, match="there is no form"):
         REGISTRY.lambda_parameters("FILTER", [Array(INTEGER), LambdaShape(2)])
-    with pytest.raises(AnalysisError, match="does not accept"):
+    with pytest.raises(AnalysisError, match="there is no form"):
         REGISTRY.scalar("FILTER", [Array(INTEGER), LambdaType((INTEGER,), STRING)])
     assert REGISTRY.scalar("FILTER", [Array(INTEGER), LambdaType((INTEGER,), BOOLEAN)]).call(
         [1, 5], lambda n: n > 2
@@ -130,7 +130,7 @@ def test_lambdas_are_resolved_in_two_steps() -> None:
 
 
 def test_unknown_names_come_with_the_nearest() -> None:
-    with pytest.raises(AnalysisError, match=r"name 'coalesc'.*COALESCE"):
+    with pytest.raises(AnalysisError, match=r"there is no function coalesc\. Nearest names: COALESCE"):
         REGISTRY.scalar("coalesc", [INTEGER])
     with pytest.raises(AnalysisError, match="COUNT is not a scalar function: its kind is AGGREGATE"):
         REGISTRY.scalar("COUNT", [INTEGER])
@@ -152,7 +152,7 @@ def test_description() -> None:
         ["MAP<K, V>", "S", "LAMBDA (S, K, V) => S"],
     ]
     assert all(each.description for signature in found.signatures for each in signature.arguments)
-    with pytest.raises(AnalysisError, match="Can't find any functions"):
+    with pytest.raises(AnalysisError, match="there is no function"):
         REGISTRY.describe("reducer")
 
 
@@ -168,7 +168,7 @@ def test_registries_do_not_change() -> None:
 def test_constants_of_aggregates_must_be_literals() -> None:
     function = Category("X").aggregate("top", "Top.", value="the value", k="the number")
     function("(value T; k INT) T")(lambda resolved: resolved)
-    with pytest.raises(AnalysisError, match=r"Parameter 2 passed to function TOP must be a literal .*'F0'"):
+    with pytest.raises(AnalysisError, match="TOP: argument 2 is F0: a literal is expected"):
         FunctionRegistry([function]).aggregate("TOP", [STRING, INTEGER], {}, ["A", "F0"])
 
 

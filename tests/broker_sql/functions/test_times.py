@@ -96,7 +96,7 @@ def test_intervals(
 
 
 def test_an_interval_needs_a_unit() -> None:
-    with pytest.raises(AnalysisError, match=r"'dateadd' does not accept parameters \(DATE, INTEGER, DATE\)"):
+    with pytest.raises(AnalysisError, match=r"no form DATEADD\(DATE, INTEGER, DATE\)"):
         REGISTRY.scalar("DATEADD", kinds("DATE", N, "DATE"))
     with pytest.raises(ValueError, match="unit WEEKS"):
         REGISTRY.scalar("DATEADD", [INTERVAL_UNIT, INTEGER, kind("DATE")]).call("WEEKS", 1, 1)
@@ -105,7 +105,7 @@ def test_an_interval_needs_a_unit() -> None:
 @pytest.mark.parametrize(
     ("name", "types", "values", "error"),
     [
-        ("FORMAT_DATE", ["DATE", S], (0, "HH"), "date 1970-01-01 with formatter 'HH': Unsupported field: HourOfDay"),
+        ("FORMAT_DATE", ["DATE", S], (0, "HH"), "date 1970-01-01 cannot be written as 'HH': Unsupported"),
         ("FORMAT_TIME", ["TIME", S], (0, "yyyy"), "Unsupported field: YearOfEra"),
         ("FORMAT_TIME", ["TIME", S], (0, "X"), "Unsupported field: OffsetSeconds"),
         (FORMAT, [T, S], (0, "i"), "Unknown pattern letter: i"),
@@ -116,12 +116,12 @@ def test_an_interval_needs_a_unit() -> None:
         ("PARSE_DATE", [S, S], ("2021-366", "yyyy-DDD"), "not a leap year"),
         ("STRINGTODATE", [S, S], ("2021-07-05x", "yyyy-MM-dd"), "unparsed text found at index 10"),
         ("PARSE_DATE", [S, S], ("12021-07-05", "yyyy-MM-dd"), "could not be parsed at index 0"),
-        ("PARSE_DATE", [S, S], ("2021-07-05 10", "yyyy-MM-dd HH"), "Date format contains time field."),
+        ("PARSE_DATE", [S, S], ("2021-07-05 10", "yyyy-MM-dd HH"), "fields of a time: a date is expected"),
         ("PARSE_DATE", [S, S], ("Tue 2021-07-05", "E yyyy-MM-dd"), "Conflict found: DayOfWeek 1 differs"),
-        ("PARSE_TIME", [S, S], ("2021 10", "yyyy HH"), "Time format contains date field."),
+        ("PARSE_TIME", [S, S], ("2021 10", "yyyy HH"), "fields of a date: a time is expected"),
         ("PARSE_TIME", [S, S], ("24:01", "HH:mm"), "Invalid value for HourOfDay"),
-        (PARSE, [S, S], ("x", "yyyy"), "timestamp 'x' with formatter 'yyyy': Text 'x' could not be parsed at index 0"),
-        ("CONVERT_TZ", [T, S, S], (0, "Mars", "UTC"), "Invalid time zone: Unknown time-zone ID: Mars"),
+        (PARSE, [S, S], ("x", "yyyy"), "'x' cannot be read as a timestamp, 'yyyy': Text 'x' could not"),
+        ("CONVERT_TZ", [T, S, S], (0, "Mars", "UTC"), "CONVERT_TZ: Unknown time-zone ID: Mars"),
     ],
 )  # fmt: skip
 def test_errors_name_the_value(name: str, types: list[str], values: tuple[Any, ...], error: str) -> None:

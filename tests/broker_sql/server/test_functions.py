@@ -35,4 +35,4 @@ def test_functions_in_python_and_limits(broker: BrokerProcess, name: str, tmp_pa
         assert described["functions"][0]["returnType"] == "INT"
         assert "exists already" in server.failure(TWICE)["message"]
         server.run("DROP FUNCTION twice;")
-        assert "Can't find any functions" in server.failure("DESCRIBE FUNCTION twice;")["message"]
+        assert "there is no function TWICE" in server.failure("DESCRIBE FUNCTION twice;")["message"]
