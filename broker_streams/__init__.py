@@ -56,6 +56,18 @@ if TYPE_CHECKING:
     from broker_streams.plan.windows import SlidingWindows as SlidingWindows
     from broker_streams.plan.windows import TimeWindows as TimeWindows
     from broker_streams.plan.windows import UnlimitedWindows as UnlimitedWindows
+    from broker_streams.queries.requests import FailureReason as FailureReason
+    from broker_streams.queries.requests import KeyQuery as KeyQuery
+    from broker_streams.queries.requests import MultiVersionedKeyQuery as MultiVersionedKeyQuery
+    from broker_streams.queries.requests import Position as Position
+    from broker_streams.queries.requests import PositionBound as PositionBound
+    from broker_streams.queries.requests import RangeQuery as RangeQuery
+    from broker_streams.queries.requests import StateQueryRequest as StateQueryRequest
+    from broker_streams.queries.requests import TimestampedKeyQuery as TimestampedKeyQuery
+    from broker_streams.queries.requests import TimestampedRangeQuery as TimestampedRangeQuery
+    from broker_streams.queries.requests import VersionedKeyQuery as VersionedKeyQuery
+    from broker_streams.queries.requests import WindowKeyQuery as WindowKeyQuery
+    from broker_streams.queries.requests import WindowRangeQuery as WindowRangeQuery
     from broker_streams.records import KeyValue as KeyValue
     from broker_streams.records import Record as Record
     from broker_streams.records import ValueAndTimestamp as ValueAndTimestamp
@@ -120,6 +132,20 @@ _MODULES: Final = {
         "SlidingWindows",
         "TimeWindows",
         "UnlimitedWindows",
+    ),
+    "queries.requests": (
+        "FailureReason",
+        "KeyQuery",
+        "MultiVersionedKeyQuery",
+        "Position",
+        "PositionBound",
+        "RangeQuery",
+        "StateQueryRequest",
+        "TimestampedKeyQuery",
+        "TimestampedRangeQuery",
+        "VersionedKeyQuery",
+        "WindowKeyQuery",
+        "WindowRangeQuery",
     ),
     "records": ("KeyValue", "Record", "ValueAndTimestamp", "VersionedRecord", "Window", "Windowed"),
     "serdes.delimited": ("DelimitedSerde",),

@@ -33,6 +33,7 @@ from broker_streams.hosts.settings import HostSettings
 from broker_streams.kernel.errors import StreamsError
 from broker_streams.plan.topology import Topology as Plan
 from broker_streams.queries.metadata import KeyQueryMetadata, StreamsMetadata
+from broker_streams.queries.requests import LagInfo, StateQueryRequest, StateQueryResult
 from broker_streams.queries.views import StoreUnavailable, View
 from broker_streams.seen.instance import Instance, instance_of
 from broker_streams.seen.metrics import samples
@@ -201,6 +202,19 @@ class KafkaStreams:
         """The instance that has a key, and its standbys. Raises StoreUnavailable, ValueError."""
         queries = self._running().host.queries
         return self._now(lambda: queries.query_metadata_for_key(store, key, serialize))
+
+    def query(self, request: StateQueryRequest, *, committed: bool | None = None) -> StateQueryResult:
+        """The answers of the parts of a store at this instance (KIP-796). `committed`: as for `store`. Raises
+        StoreUnavailable: the instance does not run, or has no such store. StreamsError, ValueError: the query is wrong.
+        """
+        queries = self._running().host.queries
+        return self._call(lambda: queries.read(lambda: queries.query(request), committed=committed))
+
+    def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """How far the stores at this instance are behind their changelogs, by store and partition (KIP-535). Raises
+        StoreUnavailable: the instance does not run. ClientError: the cluster does not say where changelogs end.
+        """
+        return self._call(self._running().host.queries.partition_lags)
 
     def metadata_for_all_streams_clients(self) -> list[StreamsMetadata]:
         """Raises StoreUnavailable: the instance does not run."""

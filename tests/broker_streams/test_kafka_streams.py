@@ -15,13 +15,19 @@ from broker_cy.admin import AdminClient
 from broker_streams import (
     LONG,
     STRING,
+    FailureReason,
     KafkaStreams,
+    KeyQuery,
+    Position,
+    PositionBound,
+    StateQueryRequest,
     StreamsBuilder,
     StreamsError,
     StreamThreadExceptionResponse,
     ValueAndTimestamp,
 )
 from broker_streams.dsl.materialized import Materialized
+from broker_streams.queries.requests import StateQueryResult
 from broker_streams.queries.views import StoreUnavailable
 from tests.broker_streams.brokers import SETTINGS
 from tests.broker_streams.hosts.test_embedded import WAIT_S, create, until, write
@@ -214,3 +220,52 @@ def test_wrong_settings_are_named_at_once(changed: dict[str, str], text: str) ->
     given = {"application.id": "wrong", "bootstrap.servers": "localhost:9092", **changed}
     with pytest.raises(ValueError, match=text):
         KafkaStreams(counts("wrong"), given)
+
+
+def test_requests_are_answered_with_positions(broker: BrokerProcess, tmp_path: Path) -> None:
+    """If this fails, a program cannot ask for its own writes, or cannot see how far stores are behind."""
+    name = "requests"
+    run(broker, lambda client: create(client, f"{name}-in", f"{name}-out"))
+    builder = StreamsBuilder()
+    counted = builder.stream(f"{name}-in").group_by_key().count(materialized=Materialized("counts"))
+    counted.to_stream().to(f"{name}-out", value=LONG)
+    builder.global_table(f"{name}-out", key=STRING, value=LONG, materialized=Materialized("everywhere"))
+    request = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("k0")).require_active()
+    streams = KafkaStreams(builder, config(broker, name, tmp_path))
+    with pytest.raises(StoreUnavailable, match="the instance is CREATED"):
+        streams.query(request)
+    with streams:
+        run(broker, lambda client: write(client, f"{name}-in", "a", "b"))
+        wait(lambda: streams.state() is State.RUNNING)
+        found: list[StateQueryResult] = []
+
+        def has_counted() -> bool:
+            found.append(streams.query(request))
+            return found[-1].only_partition_result() is not None
+
+        wait(has_counted)
+        result = found[-1].only_partition_result()
+        assert result is not None
+        assert result.result == 1
+        assert sorted(found[-1].partition_results) == [0, 1]
+        (partition,) = (number for number, each in found[-1].partition_results.items() if each is result)
+        at = result.position.partition_positions(f"{name}-in")[partition]
+        # A bound that the part has reached, and one that it has not.
+        plain = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("k0")).with_partitions([partition, 9])
+        bound = PositionBound.at(Position({f"{name}-in": {partition: at}}))
+        answers = streams.query(plain.with_position_bound(bound)).partition_results
+        assert answers[partition].result == 1
+        assert answers[9].failure_reason is FailureReason.NOT_PRESENT
+        behind = PositionBound.at(Position({f"{name}-in": {partition: at + 1000}}))
+        answers = streams.query(plain.with_position_bound(behind)).partition_results
+        assert answers[partition].failure_reason is FailureReason.NOT_UP_TO_BOUND
+        whole = streams.query(StateQueryRequest.in_store("everywhere").with_query(KeyQuery.with_key("k0")))
+        assert whole.global_result is not None
+        assert whole.global_result.failure_reason is FailureReason.UNKNOWN_QUERY_TYPE
+        with pytest.raises(StoreUnavailable, match="has no store other"):
+            streams.query(StateQueryRequest.in_store("other").with_query(KeyQuery.with_key("k0")))
+        lags = streams.all_local_store_partition_lags()
+        assert {store: sorted(parts) for store, parts in lags.items()} == {"counts": [0, 1]}
+        ends = [each.end_offset_position for each in lags["counts"].values()]
+        assert max(ends) > 0
+        assert [each.offset_lag for each in lags["counts"].values()] == [0, 0]

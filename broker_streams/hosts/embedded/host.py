@@ -153,6 +153,10 @@ class EmbeddedHost:
         return self._topology
 
     @property
+    def client(self) -> AdminClient:
+        return self._client
+
+    @property
     def settings(self) -> HostSettings:
         return self._settings
 

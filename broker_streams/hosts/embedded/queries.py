@@ -9,13 +9,25 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from broker_cy.client.partitioner import partition_of
 from broker_cy.client.streams_member import Role
+from broker_streams.hosts.measures import State
 from broker_streams.kernel.stores.factory import changelog_topic
 from broker_streams.plan.stores import Store
+from broker_streams.queries.answers import answer
 from broker_streams.queries.metadata import KeyQueryMetadata, Placement, StreamsMetadata
+from broker_streams.queries.requests import (
+    FailureReason,
+    LagInfo,
+    Position,
+    PositionBound,
+    QueryResult,
+    StateQueryRequest,
+    StateQueryResult,
+)
 from broker_streams.queries.views import StoreUnavailable, View, view_of
 
 if TYPE_CHECKING:
     from broker_streams.hosts.embedded.host import EmbeddedHost
+    from broker_streams.hosts.embedded.tasks import Running
 
 WAITING_MAX: Final = 1_000
 """Reads that wait for a commit; further ones are refused."""
@@ -73,6 +85,58 @@ class Queries:
         if restoring:
             raise StoreUnavailable(f"{what} is being restored; try again, or ask with stale")
         raise StoreUnavailable(f"{what} is not at this instance now")
+
+    def query(self, request: StateQueryRequest) -> StateQueryResult:
+        """The answers of the parts of a store at this instance, whose stores are restored. Raises StoreUnavailable: the
+        application has no such store. StreamsError, ValueError: the query cannot be.
+        """
+        name, wanted = request.store_name, request.partitions
+        store = self.placement.store(name)
+        if self.placement.is_global(name):
+            text = f"store {name} is global: KafkaStreams.store has a view of it"
+            return StateQueryResult({}, QueryResult.for_failure(FailureReason.UNKNOWN_QUERY_TYPE, text))
+        subtopology, state = self.placement.subtopology(name), self._host.life.state
+        found: dict[int, QueryResult] = {}
+        for (number, partition), each in sorted(self._host.tasks.running.items()):
+            is_ready = each.is_active or each.role is not Role.ACTIVE
+            if number != subtopology or not is_ready or (wanted is not None and partition not in wanted):
+                continue
+            if request.is_require_active and not (each.is_active and state is State.RUNNING):
+                role = "active" if each.is_active else "a standby"
+                text = f"partition {partition} of store {name} is {role}, and the instance is {state.value}"
+                found[partition] = QueryResult.for_failure(FailureReason.NOT_ACTIVE, text)
+                continue
+            found[partition] = answer(
+                store,
+                each.task.stores[name],
+                request.query,
+                _position(each),
+                PositionBound.unbounded() if request.is_require_active else request.position_bound,
+                partition,
+                has_info=request.has_execution_info,
+            )
+        for partition in (wanted or frozenset()) - found.keys():
+            text = f"partition {partition} of store {name} is not at this instance now"
+            found[partition] = QueryResult.for_failure(FailureReason.NOT_PRESENT, text)
+        return StateQueryResult(dict(sorted(found.items())))
+
+    async def partition_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """How far the stores at this instance are behind their changelogs, by store and partition. Those that are being
+        restored are left out, as in Kafka. Raises ClientError.
+        """
+        ready = [each for each in self._host.tasks.running.values() if each.is_active or each.role is not Role.ACTIVE]
+        places = [
+            (name, key, each.is_active, each.restorer.positions.get(key, 0))
+            for each in ready
+            for key, name in each.restorer.names.items()
+        ]
+        ends = (await self._host.client.offsets.latest([key for _, key, _, _ in places])).whole() if places else {}
+        found: dict[str, dict[int, LagInfo]] = {}
+        for name, key, is_active, position in sorted(places):
+            # An active task has written what its changelog has.
+            at = ends[key] if is_active else position
+            found.setdefault(name, {})[key.partition] = LagInfo(at, ends[key])
+        return found
 
     async def read(self, call: Callable[[], T], *, committed: bool | None = None, timeout_s: float = READ_S) -> T:
         """Call a function that reads stores. `committed` None: True with exactly_once_v2. Raises StoreUnavailable: no
@@ -145,3 +209,14 @@ class Queries:
         if data is None:
             raise ValueError(f"the key {key!r} of store {store.name} is serialized to None")
         return bytes(data)
+
+
+def _position(of: Running) -> Position:
+    """The last offsets of its inputs that a task has processed; those of a standby are not known."""
+    reached = of.reached() if of.is_active else {}
+    found = Position()
+    for key in of.inputs:
+        at = reached.get(key, of.committed.get(key, 0))
+        if at > 0:
+            found = found.with_component(key.topic, key.partition, at - 1)
+    return found

@@ -82,6 +82,11 @@ class Restorer:
         self.restored = 0
 
     @property
+    def names(self) -> Mapping[TopicPartition, str]:
+        """The stores by changelog."""
+        return self._names
+
+    @property
     def partitions(self) -> Collection[TopicPartition]:
         """The changelogs."""
         return self._names.keys()

@@ -94,6 +94,10 @@ class KeyValueStore:
         read = layers.peek if isinstance(layers, KeyRows) else layers.get
         return self._value_of(read(self._key(key)))
 
+    def peek_below(self, key: Any) -> Any:
+        """The value below the cache, or None."""
+        return self._value_of(self._bytes.get(self._key(key)))
+
     def put(self, key: Any, value: Any) -> None:
         """Set the value of a key; None deletes the row."""
         self._put(self._key(key), self._bound.value(value))

@@ -15,7 +15,7 @@ from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigResource, Resou
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.client.streams_member import Role
-from broker_streams import StreamsBuilder, StreamsError, TimeWindows
+from broker_streams import FailureReason, KeyQuery, StateQueryRequest, StreamsBuilder, StreamsError, TimeWindows
 from broker_streams.dsl.materialized import Materialized
 from broker_streams.hosts.embedded.host import EmbeddedHost
 from broker_streams.hosts.embedded.restoring import Restorer
@@ -249,6 +249,29 @@ def test_a_store_of_another_kind_ends_the_application(broker: BrokerProcess, tmp
     run(broker, job)
 
 
+async def standbys_answer(one: EmbeddedHost, other: EmbeddedHost) -> None:
+    """Standbys answer requests, unless these require active tasks, and say how far they are."""
+    (store,) = one.plan.stores
+    request = StateQueryRequest.in_store(store.name).with_query(KeyQuery.with_key("w"))
+    values, lags = [], []
+    for host in (one, other):
+        for partition, each in host.queries.query(request).partition_results.items():
+            role = next(of.role for key, of in host.tasks.running.items() if key == ("1", partition))
+            values.append((role, partition, each.result))
+            required = host.queries.query(request.require_active()).partition_results[partition]
+            refused = None if role is Role.ACTIVE else FailureReason.NOT_ACTIVE
+            assert required.failure_reason is refused, required
+            # A standby does not know the positions of inputs.
+            assert each.position.is_empty or role is Role.ACTIVE
+        lags += [(await host.queries.partition_lags())[store.name]]
+    assert sorted(each[1] for each in values) == [0, 0, 1, 1]
+    for role in (Role.ACTIVE, Role.STANDBY):
+        assert [value for at, _, value in values if at is role and value is not None] == [20]
+    assert all(
+        each.current_offset_position > 0 or not each.end_offset_position for lag in lags for each in lag.values()
+    )
+
+
 def test_a_standby_keeps_files(broker: BrokerProcess, tmp_path: Path) -> None:
     """If this fails, an instance that takes over from another restores all of it."""
 
@@ -266,6 +289,7 @@ def test_a_standby_keeps_files(broker: BrokerProcess, tmp_path: Path) -> None:
             await until(client, f"{name}-out", [("w", count) for count in range(1, 21)])
             # Both have all tasks with stores, each in a directory of its own, and standbys are as far as active tasks.
             await condition(lambda: followed(one) | followed(other) == {0, 1} and follows(one, other))
+            await standbys_answer(one, other)
         assert len(list(tmp_path.rglob("data.mdb"))) == 4
         async with running(client, counts(name), on_disk(name, tmp_path)) as host:
             await condition(lambda: len(host.tasks.active) == 4)
