@@ -127,7 +127,10 @@ def _arithmetic(node: exp.Binary, scope: Scope) -> Tree:
     op = _ARITHMETIC[type(node)]
     left, right = resolve(node.left, scope), resolve(node.right, scope)
     left_kind, right_kind = _typed(left, node), _typed(right, node)
-    kind = rules.arithmetic(op, left_kind, right_kind)
+    try:
+        kind = rules.arithmetic(op, left_kind, right_kind)
+    except ValueError as error:
+        raise AnalysisError(f"{to_text(node)}: {error}", location(node)) from None
     if kind is None:
         raise AnalysisError(
             f"Error processing expression: {to_text(node)}. Unsupported arithmetic types. {_base(left_kind)} "

@@ -138,7 +138,9 @@ class Source:
 
     def guarded(self, each: Tree, name: str) -> Operand:
         """Return the value of a tree as a name; None, and a line in the log, if its evaluation fails."""
-        if not may_fail(each):
+        is_plain = isinstance(each, tree.Const | tree.Slot | tree.Parameter)
+        # In a lambda, each operator fails on NULL.
+        if is_plain or not (self._lambdas or may_fail(each)):
             return self.value(each)
         with self.block("try:"):
             self.line(f"{name} = {self.emit(each).code}")
@@ -312,6 +314,10 @@ class Source:
 
     def is_null(self, each: tree.IsNull) -> Operand:
         operand = self.emit(each.operand)
+        if not operand.nullable:
+            # The operand is still evaluated, because it may fail.
+            operand = self.atom(operand)
+            return Operand("False", nullable=False)
         return Operand(f"({operand.code} is None)", nullable=False, atomic=False)
 
     def member(self, each: tree.Member) -> Operand:

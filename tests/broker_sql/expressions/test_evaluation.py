@@ -200,6 +200,12 @@ def test_parts_of_values_and_calls(columns: Columns, text: str, values: dict[str
         ("COUNTED(i / 0, 1)", {"i": 1}, None, ("integer division or modulo by zero", "COUNTED(I / 0, 1)")),
         ("ARRAY[1, i / 0]", {"i": 1}, [1, None], ("integer division or modulo by zero", "I / 0")),
         (
+            "APPLY(i, x => ARRAY[x * 2, 3])",
+            {"i": None},
+            [None, 3],
+            ("an operator in a lambda got NULL; COALESCE gives another value", "X * 2"),
+        ),
+        (
             "APPLY(i, x => x + 1)",
             {"i": None},
             None,
