@@ -23,6 +23,7 @@ from broker_sql.server.config import HOST, SPARK, SPARK_MASTER, ServerConfig, st
 from broker_sql.server.engine import Engine, WantedQuery
 from broker_sql.server.entities import CommandStatus
 from broker_sql.server.processing_log import ProcessingLog
+from broker_sql.server.queries.by_key import ByKey
 from broker_sql.server.queries.on_spark import SparkDriver
 from broker_sql.server.queries.persistent import PersistentQuery
 from broker_sql.server.queries.push import PushPlan, PushQuery
@@ -78,6 +79,7 @@ class Service:
         self.views: Views
         self._is_loaded = False
         self.push_queries: dict[str, PushQuery] = {}
+        self.by_key = ByKey()
         # Pull queries whose rows are sent now.
         self.pulls = 0
         self._stack = contextlib.AsyncExitStack()
@@ -116,6 +118,7 @@ class Service:
 
     def _take(self, command: Command) -> None:
         self.engine.apply(command)
+        self.by_key.forget()
         if self._is_loaded:
             self.views.keep(self.engine.catalog.sources)
             self.runner.note()

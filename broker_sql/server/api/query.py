@@ -23,7 +23,7 @@ from broker_sql.server.api.requests import DELIMITED, JSON, PROTOBUF, V1, Answer
 from broker_sql.server.api.router import Router
 from broker_sql.server.errors import ApiError, Code, bad_request
 from broker_sql.server.printing import print_topic
-from broker_sql.server.queries.opening import open_query, the_query
+from broker_sql.server.queries.opening import open_by_key, open_query, the_query
 from broker_sql.server.queries.pull import PullQuery
 from broker_sql.server.queries.push import PushQuery, Row
 from broker_sql.server.rows import encoder
@@ -80,6 +80,9 @@ async def close_query(service: Service, request: Request) -> Answer:
 async def _opened(service: Service, text: str, session: Session, form: Form) -> Streamed:
     """Raises ApiError."""
     try:
+        by_key = await open_by_key(service, text, session)
+        if by_key is not None:
+            return Streamed(form.content_type, rows_of(service, by_key, form))
         statement = the_query(service, text, session)
         if isinstance(statement, Print):
             if not isinstance(form, LinesForm | ObjectsForm):

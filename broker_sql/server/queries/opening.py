@@ -67,20 +67,42 @@ def _is_on(session: Session, name: str, *, default: bool = False) -> bool:
     return default if found is None else str(found).lower() == "true"
 
 
-async def _open_pull(service: Service, query: Query, session: Session) -> PullQuery:
+async def open_by_key(service: Service, text: str, session: Session) -> PullQuery | None:
+    """Begin a pull query that differs from an earlier one in its key only; None: the text is another one. Raises
+    SqlError, ApiError, ClientError.
+    """
+    plan = None if "${" in text else service.by_key.find(text, session.properties)
+    if plan is None:
+        return None
+    _admit_pull(service, text)
+    return await open_pull(_pull_id(), plan, service.views, service.client)
+
+
+def _pull_id() -> str:
+    return f"query_{secrets.token_hex(8)}"
+
+
+def _admit_pull(service: Service, text: str) -> None:
+    """Raises StatementError and ApiError: the server answers no pull query, or no further one now."""
     config = service.config
     if not config.values["ksql.pull.queries.enable"]:
-        raise StatementError("ksql.pull.queries.enable is false: add EMIT CHANGES for a push query", query.location)
+        raise StatementError("ksql.pull.queries.enable is false: add EMIT CHANGES for a push query")
     limit = config.values["ksql.query.pull.max.concurrent.requests"]
     if service.pulls >= limit:
         raise ApiError(
             Code.TOO_MANY_REQUESTS,
             f"Host is at concurrency limit for pull queries. Currently set to {limit} maximum concurrent requests.",
-            query.text,
+            text,
         )
+
+
+async def _open_pull(service: Service, query: Query, session: Session) -> PullQuery:
+    _admit_pull(service, query.text)
+    config = service.config
     settings = service.engine.settings(session.properties)
     may_scan = _is_on(session, _SCAN, default=config.values[_SCAN])
     if query.limit is not None and not _is_on(session, _LIMIT, default=True):
         raise StatementError(f"{_LIMIT} is false: a pull query cannot have LIMIT", query.location)
     plan = pull_plan(query, service.engine.catalog, settings, may_scan=may_scan)
-    return await open_pull(f"query_{secrets.token_hex(8)}", plan, service.views, service.client)
+    service.by_key.learn(query.text, session.properties, query, plan, service.registry)
+    return await open_pull(_pull_id(), plan, service.views, service.client)

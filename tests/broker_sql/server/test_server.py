@@ -206,3 +206,30 @@ def test_rows_are_acknowledged_while_the_client_still_sends(server: SqlServerPro
         connection.sendall(b"0\r\n\r\n")
         read_until(b"0\r\n\r\n")
     assert len(server.rows(f"SELECT * FROM {name};")) == 3
+
+
+def test_a_query_by_key_is_planned_once_for_all_keys(server: SqlServerProcess, name: str) -> None:
+    """If this fails, a query for one key answers with the rows of another, or with those of a table that is gone."""
+    server.run(
+        f"CREATE TABLE {name} (id STRING PRIMARY KEY, v INT) WITH (kafka_topic='{name}', format='JSON', partitions=1);"
+    )
+    for key in ("a", "it''s", "b"):
+        server.run(f"INSERT INTO {name} (id, v) VALUES ('{key}', {len(key)});")
+    until(lambda: len(server.rows(f"SELECT * FROM {name};")) == 3, "the rows")
+    for _ in range(2):
+        for key in ("a", "it''s", "b"):
+            assert server.rows(f"SELECT v, id FROM {name} WHERE id = '{key}';") == [[len(key), key.replace("''", "'")]]
+        assert server.rows(f"SELECT v, id FROM {name} WHERE id = 'nobody';") == []
+        assert server.rows(f"SELECT v, id FROM {name} WHERE v > 1 AND id = 'a';") == []
+        assert len(server.rows(f"SELECT v, id FROM {name} WHERE v = 1;")) == 2
+        assert server.rows(f"SELECT id FROM {name} WHERE v = 5;") == [["it's"]]
+    server.run(f"DROP TABLE {name};")
+    assert server.call("POST", "/query-stream", {"sql": f"SELECT v, id FROM {name} WHERE id = 'a';"}).status == 400
+    server.run(
+        f"CREATE TABLE {name} (id INT PRIMARY KEY, w INT) WITH (kafka_topic='{name}2', format='JSON', partitions=1);"
+    )
+    server.run(f"INSERT INTO {name} (id, w) VALUES (-7, 9);")
+    until(lambda: server.rows(f"SELECT w FROM {name} WHERE id = -7;") == [[9]], "the row")
+    assert server.rows(f"SELECT w FROM {name} WHERE id = 7;") == []
+    assert server.rows(f"SELECT w FROM {name} WHERE id = 99999999999;") == []
+    assert server.call("POST", "/query-stream", {"sql": f"SELECT w FROM {name} WHERE id = 'a';"}).status == 400
