@@ -91,9 +91,7 @@ class AnyDecimal(Pattern):
         return given is None or isinstance(given, Decimal) or (casts and given in (INTEGER, BIGINT))
 
     def concrete(self, bound: Bindings, given: ArgumentType) -> ArgumentType:
-        if given == INTEGER:
-            return Decimal(10, 0)
-        return Decimal(19, 0) if given == BIGINT else given
+        return given and _as_decimal(given)
 
     def __str__(self) -> str:
         return "DECIMAL"
@@ -133,6 +131,9 @@ class Variable(Pattern):
         if isinstance(given, LambdaType | LambdaShape | IntervalUnitType):
             return False
         known = bound.setdefault(self.name, given)
+        if casts and isinstance(known, Decimal) != isinstance(given, Decimal):
+            known, given = _as_decimal(known), _as_decimal(given)
+            bound[self.name] = known
         if known == given or (casts and widens(given, known)):
             return True
         if isinstance(known, Decimal) and isinstance(given, Decimal):
@@ -151,6 +152,15 @@ class Variable(Pattern):
 
     def __str__(self) -> str:
         return self.name
+
+
+_DIGITS: Final = {INTEGER: 10, BIGINT: 19}
+
+
+def _as_decimal(kind: SqlType) -> SqlType:
+    """Return the decimals that hold all values of an integer type; other types stay."""
+    digits = _DIGITS.get(kind) if isinstance(kind, Primitive) else None
+    return Decimal(digits, 0) if digits else kind
 
 
 def wider(one: Decimal, other: Decimal) -> Decimal:

@@ -98,6 +98,23 @@ def test_parameters_are_the_types_after_casts() -> None:
     assert made("(a A, b A)").scalar("f", [INTEGER, BIGINT]).parameters == (BIGINT, BIGINT)
 
 
+@pytest.mark.parametrize(
+    ("types", "wanted"),
+    [
+        (["INT", "BIGINT"], "BIGINT"),
+        (["BIGINT", "INT", "DOUBLE"], "DOUBLE"),
+        (["DECIMAL(2, 1)", "INT"], "DECIMAL(11, 1)"),
+        (["BIGINT", "DECIMAL(2, 1)"], "DECIMAL(20, 1)"),
+        (["DECIMAL(2, 1)", "DOUBLE", "INT"], "DOUBLE"),
+        (["DECIMAL(4, 0)", "DECIMAL(2, 1)"], "DECIMAL(5, 1)"),
+        ([None, "TIMESTAMP", "STRING"], "TIMESTAMP"),
+    ],
+)
+def test_a_variable_has_the_common_type(types: list[str | None], wanted: str) -> None:
+    found = REGISTRY.scalar("COALESCE", kinds(*types))
+    assert {str(each) for each in (found.return_type, *found.parameters)} == {wanted}
+
+
 def test_an_array_takes_the_place_of_variadic_arguments() -> None:
     found = made("(a INT, b STRING...)").scalar("f", [INTEGER, Array(STRING)])
     assert found.call(1, ["x", "y"]) == (0, (1, "x", "y"))
