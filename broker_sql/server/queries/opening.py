@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from broker_sql.errors import StatementError
 from broker_sql.planner.push import schema_of
 from broker_sql.server.errors import ApiError, Code
 from broker_sql.server.queries.pull import PullQuery, open_pull, pull_plan
-from broker_sql.server.queries.push import PushPlan, PushQuery
+from broker_sql.server.queries.push import Bounds, PushPlan, PushQuery
 from broker_sql.server.service import Service
 from broker_sql.server.session import Session
-from broker_sql.statements import Print, Query
+from broker_sql.statements import CreateAs, Emit, InsertInto, Print, Query
 from broker_streams.plan.topology import Topology
 
+# Settings of requests that limit a push query to records that exist.
+LAST: Final = "brokercy.sql.last.records"
+UNTIL: Final = "brokercy.sql.until"
+NOW: Final = "now"
+LAST_MAX: Final = 1_000_000
 _ID_MAX: Final = 1 << 62
 _SCAN: Final = "ksql.query.pull.table.scan.enabled"
 _LIMIT: Final = "ksql.query.pull.limit.clause.enabled"
@@ -27,9 +33,26 @@ def the_query(service: Service, text: str, session: Session) -> Query | Print:
     statements = list(session.statements(text, substitutes=substitutes))
     if len(statements) != 1:
         raise ApiError(Code.BAD_STATEMENT, f"Expected exactly one statement; found {len(statements)} instead", text)
-    if not isinstance(statements[0], Query | Print):
+    statement = statements[0]
+    if isinstance(statement, CreateAs | InsertInto) and bounds_of(session).ends:
+        # A preview of the rows that the query would write.
+        query = statement.query
+        return replace(query, emit=query.emit or Emit.CHANGES, text=statement.text)
+    if not isinstance(statement, Query | Print):
         raise ApiError(Code.BAD_STATEMENT, "This endpoint takes SELECT and PRINT; use /ksql for other statements", text)
-    return statements[0]
+    return statement
+
+
+def bounds_of(session: Session) -> Bounds:
+    """Return the records that a request limits its query to. Raises StatementError: a setting is wrong."""
+    last, until = session.properties.get(LAST), session.properties.get(UNTIL)
+    if until is not None and str(until).lower() != NOW:
+        raise StatementError(f"{UNTIL} is {until!r}; {NOW} is allowed")
+    if last is None:
+        return Bounds(ends=until is not None)
+    if not str(last).isdecimal() or not 1 <= int(last) <= LAST_MAX:
+        raise StatementError(f"{LAST} is {last!r}; a number from 1 to {LAST_MAX:,} is expected")
+    return Bounds(ends=True, last=int(last))
 
 
 async def open_query(service: Service, query: Query, session: Session) -> PushQuery | PullQuery:
@@ -57,8 +80,10 @@ async def open_query(service: Service, query: Query, session: Session) -> PushQu
 
     columns = schema_of(planned.analysis).columns
     query_id = f"SCALABLE_PUSH_QUERY_{number}" if _is_on(session, "ksql.query.push.v2.enabled") else planned.query_id
-    plan = PushPlan(query_id, columns, make, {}, query.limit, query.text, is_table=planned.analysis.is_table)
-    return await service.open_push_query(plan, session.properties)
+    is_table, bounds = planned.analysis.is_table, bounds_of(session)
+    plan = PushPlan(query_id, columns, make, {}, query.limit, query.text, is_table=is_table, bounds=bounds)
+    streams = {name: value for name, value in session.properties.items() if name not in (LAST, UNTIL)}
+    return await service.open_push_query(plan, streams)
 
 
 def _is_on(session: Session, name: str, *, default: bool = False) -> bool:

@@ -54,6 +54,16 @@ class Result(Protocol):
         """Why the rows have ended; None for a pull query."""
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The records that a query reads. `ends`: those that exist at its begin; otherwise also those that come. `last`: of
+    each partition, the last ones of these; None: where auto.offset.reset says.
+    """
+
+    ends: bool = False
+    last: int | None = None
+
+
 @dataclass(frozen=True)
 class PushPlan:
     """`topology` calls `on_row` for each row; `make` is called once with that call, in the loop of the server."""
@@ -65,6 +75,7 @@ class PushPlan:
     limit: int | None = None
     text: str = ""
     is_table: bool = False
+    bounds: Bounds = Bounds()
 
 
 class PushQuery:
@@ -95,16 +106,21 @@ class PushQuery:
         topics = input_topics(topology)
         partitions = {topic: await self._client.records.partitions(topic) for topic in topics}
         keys = [key for each in partitions.values() for key in each]
-        if self._plan.config.get("auto.offset.reset", "latest") == "earliest":
+        bounds = self._plan.bounds
+        ends = (await self._client.offsets.latest(keys, isolation=Isolation.READ_COMMITTED)).whole()
+        if bounds.last is not None:
+            first = (await self._client.offsets.earliest(keys)).whole()
+            starts = {key: max(first[key], end - bounds.last) for key, end in ends.items()}
+        elif self._plan.config.get("auto.offset.reset", "latest") == "earliest":
             starts = (await self._client.offsets.earliest(keys)).whole()
         else:
-            starts = (await self._client.offsets.latest(keys, isolation=Isolation.READ_COMMITTED)).whole()
+            starts = ends
         counts = {topic: len(each) for topic, each in partitions.items()}
         self._running = TransientTopology(topology, self._plan.config, counts, lambda output: None, _now_ms())
         if self._left == 0:
             self._finish(LIMIT_REACHED)
             return
-        self._task = asyncio.create_task(self._read(starts))
+        self._task = asyncio.create_task(self._read(starts, ends if bounds.ends else None))
 
     def _on_row(self, values: tuple[Any, ...], is_deleted: bool) -> None:
         if self._left is not None:
@@ -114,24 +130,27 @@ class PushQuery:
         self._rows.append(Row(values, is_deleted))
         self._news.set()
 
-    async def _read(self, starts: Mapping[TopicPartition, int]) -> None:
+    async def _read(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int] | None) -> None:
         running = self._running
         try:
-            async with Reader(self._client.caller, starts, isolation=Isolation.READ_COMMITTED) as reader:
+            async with Reader(self._client.caller, starts, ends=ends, isolation=Isolation.READ_COMMITTED) as reader:
                 chunks = aiter(reader)
                 following = asyncio.ensure_future(anext(chunks))
                 try:
                     while self._left != 0:
                         done, _ = await asyncio.wait((following,), timeout=PUNCTUATE_S)
                         if done:
-                            chunk = following.result()
+                            try:
+                                chunk = following.result()
+                            except StopAsyncIteration:
+                                break
                             following = asyncio.ensure_future(anext(chunks))
                             running.add(chunk.partition.topic, chunk.partition.partition, chunk.records, _now_ms())
                         await self._process()
                 finally:
                     following.cancel()
                     await asyncio.gather(following, return_exceptions=True)
-            self._finish(LIMIT_REACHED)
+            self._finish(LIMIT_REACHED if self._left == 0 else COMPLETED)
         except Exception as error:
             self._failure = error
             self._news.set()

@@ -233,3 +233,23 @@ def test_a_query_by_key_is_planned_once_for_all_keys(server: SqlServerProcess, n
     assert server.rows(f"SELECT w FROM {name} WHERE id = 7;") == []
     assert server.rows(f"SELECT w FROM {name} WHERE id = 99999999999;") == []
     assert server.call("POST", "/query-stream", {"sql": f"SELECT w FROM {name} WHERE id = 'a';"}).status == 400
+
+
+def test_a_query_of_existing_records_ends_with_them(server: SqlServerProcess, name: str) -> None:
+    """If this fails, a preview reads other records than the last ones, waits for more, or creates what it shows."""
+    create_stream(server, name)
+    insert(server, name, *((("a", "b")[at % 2], at) for at in range(6)))
+    whole = {**EARLIEST, "brokercy.sql.until": "now"}
+    assert sorted(server.rows(f"SELECT v FROM {name} EMIT CHANGES;", properties=whole)) == [[at] for at in range(6)]
+    create = f"CREATE TABLE {name}_P AS SELECT id, SUM(v) AS s FROM {name} GROUP BY id;"
+    last = {"brokercy.sql.last.records": 2}
+    totals = dict(server.rows(create, properties=last))
+    # Both keys are in one partition.
+    assert totals == {"a": 4, "b": 5}
+    assert dict(server.rows(create, properties=whole)) == {"a": 0 + 2 + 4, "b": 1 + 3 + 5}
+    assert server.failure(f"DESCRIBE {name}_P;")["error_code"] == 40001
+    old = server.call("POST", "/query", {"ksql": create, "streamsProperties": last}).body
+    assert old[-1] == {"finalMessage": "Query Completed"}
+    wrong = server.call("POST", "/query", {"ksql": create, "streamsProperties": {"brokercy.sql.last.records": 0}})
+    assert (wrong.status, "a number from 1" in wrong.body["message"]) == (400, True)
+    assert server.call("POST", "/query", {"ksql": create}).status == 400
