@@ -11,6 +11,8 @@ that of all processes, the best of several rounds. It needs the extra `spark`.
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -146,11 +148,14 @@ def cpu_s() -> float:
 
 def main() -> None:
     """Print both rates."""
-    from spark_analytics.session import Needs, session
+    from pyspark.sql import SparkSession
 
     print(f"kernel             {kernel_rate():10,.0f} records/s of CPU")
-    needs = Needs("micro_columns", "spark", (), (), dict(columns.SETTINGS))
-    spark = session("micro_columns", master="local[1]", needs=needs)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master("local[1]").appName("micro_columns").config("spark.log.level", "ERROR")
+    for name, value in {**columns.SETTINGS, "spark.ui.enabled": "false", "spark.driver.memory": "2g"}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     print(f"Spark's operators  {spark_rate(spark):10,.0f} records/s of CPU")
     spark.stop()
 
