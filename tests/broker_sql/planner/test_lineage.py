@@ -59,3 +59,11 @@ def test_a_table_that_is_grouped() -> None:
     found = columns("CREATE TABLE t AS SELECT b, COUNT(*) AS count FROM r GROUP BY b HAVING COUNT(*) > 1;")
     assert found["key.B"] == ["r.value.B"]
     assert "r.value.B GROUP_BY" in found["records"]
+
+
+def test_sides_of_a_right_join_keep_their_columns() -> None:
+    more = "CREATE STREAM m (id INT KEY, b STRING) WITH (kafka_topic='m', value_format='JSON');"
+    joined = "SELECT m.id AS id, a, b FROM l RIGHT JOIN m WITHIN 1 SECOND ON l.id = m.id;"
+    found = columns(f"{more} CREATE STREAM j AS {joined}")
+    assert found["value.A"] == ["l.value.A"]
+    assert found["value.B"] == ["m.value.B"]
