@@ -29,7 +29,7 @@ async def connected(client: AdminClient, timeout: TaskTimeout, stopping: asyncio
                 await asyncio.gather(asked, return_exceptions=True)
                 return False
             error = asked.exception()
-            # A broker that answers with an error is there.
+            # A broker has answered, if only with an error.
             if error is None or client.caller.pool.has_connected:
                 timeout.passed(CONNECTION)
                 return True

@@ -1,4 +1,7 @@
-"""Answers one part of a store to a query (StoreQueryUtils, and the handlers of Kafka's metered stores)."""
+"""Answers one part of a store to a query (StoreQueryUtils, and the handlers of Kafka's metered stores).
+
+As in Kafka, the cache answers only queries of keys. After a commit, it has nothing that the rows below lack.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,7 @@ def _plain(value: Any) -> Any:
 
 
 def _key(part: Any, query: KeyQuery | TimestampedKeyQuery) -> Any:
-    return part.peek_below(query.key) if query.skips_cache else part.peek(query.key)
+    return part.below().get(query.key) if query.skips_cache else part.peek(query.key)
 
 
 def _plain_key(part: Any, query: KeyQuery) -> Any:
@@ -99,7 +102,8 @@ def _plain_key(part: Any, query: KeyQuery) -> Any:
 def _range(part: Any, query: RangeQuery | TimestampedRangeQuery) -> list[KeyValue]:
     low, high = query.lower_bound, query.upper_bound
     is_reverse = query.result_order is ResultOrder.DESCENDING
-    return list(part.reverse_range(low, high) if is_reverse else part.range(low, high))
+    rows = part.below()
+    return list(rows.reverse_range(low, high) if is_reverse else rows.range(low, high))
 
 
 def _plain_range(part: Any, query: RangeQuery) -> list[KeyValue]:
@@ -107,17 +111,17 @@ def _plain_range(part: Any, query: RangeQuery) -> list[KeyValue]:
 
 
 def _windows_of_key(part: Any, query: WindowKeyQuery) -> Any:
-    return list(part.fetch_range(query.key, query.time_from, query.time_to))
+    return list(part.below().fetch_range(query.key, query.time_from, query.time_to))
 
 
 def _windows(part: Any, query: WindowRangeQuery) -> Any:
     if query.time_from is None or query.time_to is None:
         return _UNKNOWN
-    return list(part.fetch_all(query.time_from, query.time_to))
+    return list(part.below().fetch_all(query.time_from, query.time_to))
 
 
 def _sessions(part: Any, query: WindowRangeQuery) -> Any:
-    return _UNKNOWN if query.key is None else list(part.fetch(query.key))
+    return _UNKNOWN if query.key is None else list(part.below().fetch(query.key))
 
 
 def _version(part: Any, query: VersionedKeyQuery) -> Any:

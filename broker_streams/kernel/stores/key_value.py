@@ -94,9 +94,9 @@ class KeyValueStore:
         read = layers.peek if isinstance(layers, KeyRows) else layers.get
         return self._value_of(read(self._key(key)))
 
-    def peek_below(self, key: Any) -> Any:
-        """The value below the cache, or None."""
-        return self._value_of(self._bytes.get(self._key(key)))
+    def below(self) -> KeyValueStore:
+        """The rows below the cache, to be read only."""
+        return KeyValueStore(self._bound, self._bytes, self._bytes, self._timestamped)
 
     def put(self, key: Any, value: Any) -> None:
         """Set the value of a key; None deletes the row."""

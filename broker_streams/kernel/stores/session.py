@@ -29,6 +29,10 @@ class SessionStore:
         self._key = bound.key
         self._value_of = bound.value_of
 
+    def below(self) -> SessionStore:
+        """The rows below the cache, to be read only. The cache may have rows beyond the retention, too."""
+        return SessionStore(self._bound, self._root, self._root)
+
     def put(self, session: Windowed, value: Any) -> None:
         """Set the value of a session; None deletes the row. A row that is too old is counted as dropped."""
         key, (start_ms, end_ms) = session

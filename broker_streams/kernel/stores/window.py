@@ -34,6 +34,10 @@ class WindowStore:
         self._fetch = layers.fetch
         self._put = layers.put
 
+    def below(self) -> WindowStore:
+        """The rows below the cache, to be read only. The cache may have rows beyond the retention, too."""
+        return WindowStore(self._bound, self._root, self._root, self.window_ms, self._timestamped)
+
     def direct(self) -> tuple[KeyWriter, TimestampedReader, TimestampedWriter, WindowRows] | None:
         """The parts of a store that caches values with timestamps, for a processor that updates single rows often;
         None: it is another one, or its calls are measured.
