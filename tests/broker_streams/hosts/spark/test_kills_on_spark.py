@@ -187,10 +187,12 @@ class Killed:
         draft.write_text(f"{kill.step}\n{victims.get(kill.victim, 0)}")
         draft.rename(self._order)
         running = self.start()
-        await write(client, self.written, RECORDS)
-        self.written += RECORDS
+        # A query that looks for records comes to its step before they are written, and the broker may be the victim.
+        writing = asyncio.create_task(write(client, self.written, RECORDS))
         async with asyncio.timeout(WAIT_S):
             while not done.exists():
+                if writing.done():
+                    writing.result()
                 assert running.child.poll() is None or done.exists(), running.text()
                 await asyncio.sleep(0.01)
         if kill.victim == DRIVER:
@@ -204,6 +206,8 @@ class Killed:
         elif kill.victim == BROKER:
             self._broker.kill()
             self._broker.start()
+        await writing
+        self.written += RECORDS
         self.kills[kill.victim] = self.kills.get(kill.victim, 0) + 1
         if kill.victim in (WORKER, BROKER, EXECUTOR):
             # A driver gives up after several runs that commit nothing.
