@@ -121,6 +121,7 @@ _FORMS: dict[str, Callable[[Cursor], Statement]] = {
     "ALTER": _alter,
     "DESCRIBE": shows.describe,
     "EXPLAIN": lambda cursor: shows.explain(cursor, _statement),
+    "PREVIEW": lambda cursor: shows.preview(cursor, _statement),
     "SHOW": shows.show,
     "LIST": shows.show,
     "PRINT": shows.print_topic,

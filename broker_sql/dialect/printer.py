@@ -273,6 +273,7 @@ _TEXTS: dict[type[s.Statement], Callable[[Any], str]] = {
     s.DescribeFunction: lambda it: f"DESCRIBE FUNCTION {name_text(it.function)}",
     s.DescribeConnector: lambda it: f"DESCRIBE CONNECTOR {name_text(it.connector)}",
     s.Explain: _explain,
+    s.Preview: lambda it: _words("PREVIEW", "" if it.records is None else str(it.records), to_text(it.statement)),
     s.Print: _print,
     s.ListStreams: _extended("SHOW STREAMS"),
     s.ListTables: _extended("SHOW TABLES"),

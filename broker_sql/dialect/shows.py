@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_sql.dialect.cursor import Cursor
+from broker_sql.dialect.tokenizer import Kind
 from broker_sql.statements import (
     ConnectorKind,
+    CreateAs,
     Describe,
     DescribeConnector,
     DescribeFunction,
     DescribeStreams,
     DescribeTables,
     Explain,
+    InsertInto,
     ListConnectorPlugins,
     ListConnectors,
     ListFunctions,
@@ -23,7 +26,9 @@ from broker_sql.statements import (
     ListTopics,
     ListTypes,
     ListVariables,
+    Preview,
     Print,
+    Query,
     Statement,
 )
 
@@ -74,6 +79,25 @@ def explain(cursor: Cursor, statement: Callable[[Cursor], Statement]) -> Explain
     for word in ("SELECT", "CREATE", "INSERT"):
         cursor.wanted(word)
     return Explain(query_id=cursor.name("the id of a query"))
+
+
+def preview(cursor: Cursor, statement: Callable[[Cursor], Statement]) -> Preview:
+    """Parse PREVIEW, of a statement with a query."""
+    cursor.expect("PREVIEW")
+    place = cursor.location
+    records = cursor.whole_number() if cursor.token.kind is Kind.NUMBER else None
+    if records == 0:
+        cursor.error("PREVIEW 0: 1 or more records are expected", place)
+    cursor.wanted("a number of records")
+    if cursor.token.upper not in ("SELECT", "CREATE", "INSERT"):
+        for word in ("SELECT", "CREATE", "INSERT"):
+            cursor.wanted(word)
+        cursor.fail()
+    place = cursor.location
+    inner = statement(cursor)
+    if not isinstance(inner, Query | CreateAs | InsertInto):
+        cursor.error("PREVIEW takes SELECT, CREATE ... AS SELECT and INSERT INTO ... SELECT", place)
+    return Preview(statement=inner, records=records)
 
 
 def show(cursor: Cursor) -> Statement:

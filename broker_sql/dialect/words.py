@@ -104,6 +104,8 @@ CONTEXTUAL = frozenset(
         "PAUSE",
         "PERIOD",
         "PLUGINS",
+        "PREVIEW",
+        "PREVIEW",
         "PRIMARY",
         "PRINT",
         "PROPERTIES",

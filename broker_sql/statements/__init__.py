@@ -59,6 +59,7 @@ from broker_sql.statements.shows import (
     ListTopics,
     ListTypes,
     ListVariables,
+    Preview,
     Print,
 )
 from broker_sql.statements.sources import (
@@ -137,6 +138,7 @@ __all__ = [
     "Mark",
     "Name",
     "Pause",
+    "Preview",
     "Print",
     "Properties",
     "Property",

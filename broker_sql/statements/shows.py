@@ -53,6 +53,16 @@ class Explain(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Preview(Statement):
+    """PREVIEW [n] of a query, CREATE ... AS SELECT or INSERT INTO ... SELECT: its rows for the last records.
+
+    `records` of each partition are read; None: as many as the terminal chooses. ksqlDB does not have it."""
+
+    statement: Statement
+    records: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Print(Statement):
     """PRINT topic [FROM BEGINNING] [INTERVAL n] [LIMIT n]: every `interval`-th record."""
 

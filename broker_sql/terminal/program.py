@@ -28,6 +28,7 @@ A semicolon and Enter run a statement; Ctrl-C ends a query; Tab completes; Up sh
   SHOW STREAMS; SHOW TABLES; SHOW TOPICS; SHOW QUERIES; SHOW FUNCTIONS; DESCRIBE name;
   SET 'auto.offset.reset'='earliest';      queries of this session read topics from their begin
   SELECT * FROM name EMIT CHANGES;         rows while they come
+  PREVIEW 20 CREATE TABLE t AS SELECT ...; rows of a query for the last 20 records, before it is created
   PRINT 'topic' FROM BEGINNING LIMIT 5;    records of a topic
   RUN SCRIPT 'file.sql';                   statements of a file
   output json, output table, help, exit    commands of the editor

@@ -17,6 +17,7 @@ from broker_sql.statements import (
     Define,
     Emit,
     ListVariables,
+    Preview,
     Print,
     Query,
     RunScript,
@@ -27,6 +28,8 @@ from broker_sql.statements import (
 )
 
 SCRIPT_BYTES_MAX: Final = 4 << 20
+LAST_RECORDS: Final = "brokercy.sql.last.records"
+PREVIEW_RECORDS: Final = 100  # of each partition, for PREVIEW without a number
 SCRIPT_DEPTH_MAX: Final = 10  # of scripts that run scripts
 
 
@@ -74,7 +77,12 @@ class Session:
             local(self, statement)
             return
         text = statement.text + ";"
-        if isinstance(statement, Query):
+        if isinstance(statement, Preview):
+            records = str(statement.records or PREVIEW_RECORDS)
+            settings = Settings({**self.properties, LAST_RECORDS: records})
+            with self.client.query(statement.statement.text + ";", settings) as rows:
+                self.output.rows(rows, is_push=False)
+        elif isinstance(statement, Query):
             with self.client.query(text, self._settings()) as rows:
                 self.output.rows(rows, statement.emit is Emit.CHANGES or statement.emit is Emit.FINAL)
         elif isinstance(statement, Print):

@@ -25,6 +25,7 @@ FORMS = [
     ("DESCRIBE FUNCTION UCASE", "DescribeFunction"),
     ("DESCRIBE CONNECTOR `jdbc-source`", "DescribeConnector"),
     ("EXPLAIN CSAS_S_1", "Explain"),
+    ("PREVIEW 20 CREATE STREAM S AS SELECT * FROM A", "Preview"),
     ("PRINT 'my-topic' FROM BEGINNING INTERVAL 2 LIMIT 5", "Print"),
     ("SHOW STREAMS EXTENDED", "ListStreams"),
     ("SHOW TABLES", "ListTables"),

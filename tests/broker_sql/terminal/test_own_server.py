@@ -53,6 +53,9 @@ def test_statements_of_one_terminal_are_there_in_the_next(
     cluster = ["--bootstrap", broker.bootstrap, "--set", "auto.offset.reset=earliest"]
     assert run(monkeypatch, *cluster, "-e", text) == 0
     capsys.readouterr()
+    preview = "PREVIEW 5 CREATE TABLE total AS SELECT shop, SUM(price) AS sum FROM orders GROUP BY shop;"
+    assert run(monkeypatch, *cluster, "-e", preview) == 0
+    assert json.loads(capsys.readouterr().out) == {"SHOP": "Berlin", "SUM": 10.5}
     assert run(monkeypatch, *cluster, "-e", "SELECT * FROM dear EMIT CHANGES LIMIT 1;") == 0
     (row,) = capsys.readouterr().out.splitlines()
     assert json.loads(row) == {"SHOP": "Berlin", "TWICE": 21.0}

@@ -34,6 +34,21 @@ def test_queries_print_and_statements_go_to_their_endpoints(server: FakeServer, 
     assert found[3] == "rowtime: 1, key: a"
 
 
+def test_a_preview_is_a_query_on_the_last_records(server: FakeServer, client: SqlClient) -> None:
+    found = run(
+        client, "SET 'a'='b'; PREVIEW 5 CREATE TABLE t AS SELECT a FROM s; PREVIEW SELECT * FROM s EMIT CHANGES;"
+    )
+    assert found == [{"ID": 1, "PRICE": 10.1}, {"ID": 2, "PRICE": None}] * 2
+    properties = {"a": "b", "brokercy.sql.last.records": "5"}
+    assert server.asked == [
+        ("/query-stream", {"sql": "CREATE TABLE t AS SELECT a FROM s;", "properties": properties}),
+        (
+            "/query-stream",
+            {"sql": "SELECT * FROM s EMIT CHANGES;", "properties": properties | {"brokercy.sql.last.records": "100"}},
+        ),
+    ]
+
+
 def test_variables_are_those_of_the_session(server: FakeServer, client: SqlClient) -> None:
     found = run(client, "DEFINE What = 'STREAMS'; SHOW ${what}; SHOW VARIABLES; UNDEFINE what;")
     assert server.asked[0][1]["ksql"] == "SHOW STREAMS;"
