@@ -227,8 +227,12 @@ def parse_timestamp(text: str) -> int:
     try:
         if found:
             year, month, day, hour, minute, second, fraction, zone = found.groups()
-            at = datetime(int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0))
+            # As in Java, 24:00:00.000 is the end of the day.
+            is_end = hour == "24" and not any(int(each or 0) for each in (minute, second, fraction))
+            hours = 0 if is_end else int(hour or 0)
+            at = datetime(int(year), int(month or 1), int(day or 1), hours, int(minute or 0), int(second or 0))
             ms = (at - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0").ljust(3, "0"))
+            ms += 86_400_000 if is_end else 0
             if zone is not None and zone != "Z":
                 offset = int(zone[1:3]) * 60 + int(zone[-2:])
                 if offset > 18 * 60:

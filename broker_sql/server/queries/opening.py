@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from broker_sql.analysis.query import Analysis
 from broker_sql.errors import StatementError
 from broker_sql.planner.push import schema_of
 from broker_sql.server.errors import ApiError, Code
@@ -24,6 +25,9 @@ NOW: Final = "now"
 LAST_MAX: Final = 1_000_000
 _ID_MAX: Final = 1 << 62
 _SCAN: Final = "ksql.query.pull.table.scan.enabled"
+_RANGE: Final = "ksql.query.pull.range.scan.enabled"
+_RESET: Final = "auto.offset.reset"
+_SCALABLE: Final = "ksql.query.push.v2.enabled"
 _LIMIT: Final = "ksql.query.pull.limit.clause.enabled"
 
 
@@ -79,11 +83,26 @@ async def open_query(service: Service, query: Query, session: Session) -> PushQu
         return topology.plan
 
     columns = schema_of(planned.analysis).columns
-    query_id = f"SCALABLE_PUSH_QUERY_{number}" if _is_on(session, "ksql.query.push.v2.enabled") else planned.query_id
+    query_id = f"SCALABLE_PUSH_QUERY_{number}" if _is_scalable(service, planned.analysis, session) else planned.query_id
     is_table, bounds = planned.analysis.is_table, bounds_of(session)
     plan = PushPlan(query_id, columns, make, {}, query.limit, query.text, is_table=is_table, bounds=bounds)
     streams = {name: value for name, value in session.properties.items() if name not in (LAST, UNTIL)}
     return await service.open_push_query(plan, streams)
+
+
+def _is_scalable(service: Service, analysis: Analysis, session: Session) -> bool:
+    """Whether ksqlDB answers a push query from the one persistent query that writes its source."""
+    if not _is_on(session, _SCALABLE, default=service.config.values[_SCALABLE]):
+        return False
+    defaults = service.config.streams
+    reset = session.properties.get(_RESET, session.properties.get(f"ksql.streams.{_RESET}", defaults.get(_RESET)))
+    query = analysis.query
+    clauses = (query.group_by, query.window, query.having, query.partition_by)
+    if str(reset or "latest").lower() != "latest" or any(clauses) or len(analysis.sources) != 1:
+        return False
+    source = analysis.sources[0].info.name
+    sinks = [each.planned.sink for each in service.engine.queries.values()]
+    return [each.name for each in sinks if each is not None].count(source) == 1
 
 
 def _is_on(session: Session, name: str, *, default: bool = False) -> bool:
@@ -126,8 +145,9 @@ async def _open_pull(service: Service, query: Query, session: Session) -> PullQu
     config = service.config
     settings = service.engine.settings(session.properties)
     may_scan = _is_on(session, _SCAN, default=config.values[_SCAN])
+    may_range = _is_on(session, _RANGE, default=config.values[_RANGE])
     if query.limit is not None and not _is_on(session, _LIMIT, default=True):
         raise StatementError(f"{_LIMIT} is false: a pull query cannot have LIMIT", query.location)
-    plan = pull_plan(query, service.engine.catalog, settings, may_scan=may_scan)
+    plan = pull_plan(query, service.engine.catalog, settings, may_scan=may_scan, may_range=may_range)
     service.by_key.learn(query.text, session.properties, query, plan, service.registry)
     return await open_pull(_pull_id(), plan, service.views, service.client)

@@ -34,7 +34,7 @@ from broker_sql.server.bound_serdes import bound_key_serde, bound_value_serde
 from broker_sql.server.queries.push import COMPLETED, LIMIT_REACHED, Row
 from broker_sql.server.views.views import Views
 from broker_sql.statements import Query
-from broker_sql.types import Column, Kind, quoted
+from broker_sql.types import STRING, Column, Kind, quoted
 
 BATCH_ROWS: Final = 200
 KEYS_MAX: Final = 10_000
@@ -55,7 +55,9 @@ class PullPlan:
     limit: int | None
 
 
-def pull_plan(query: Query, catalog: Catalog, settings: Settings, *, may_scan: bool) -> PullPlan:
+def pull_plan(
+    query: Query, catalog: Catalog, settings: Settings, *, may_scan: bool, may_range: bool = True
+) -> PullPlan:
     """Raises AnalysisError and StatementError."""
     refused = {
         "JOIN": bool(query.joins),
@@ -79,7 +81,7 @@ def pull_plan(query: Query, catalog: Catalog, settings: Settings, *, may_scan: b
         raise StatementError("a pull query cannot have aggregate or table functions; add EMIT CHANGES", query.location)
     source = analysis.sources[0].info
     keys = _keys(analysis, settings, may_scan=may_scan) if source.is_table else None
-    if source.is_table and keys is None and not may_scan and not _has_range(analysis):
+    if source.is_table and keys is None and not may_scan and not (may_range and _has_range(analysis)):
         names = ", ".join(each.name for each in source.schema.key)
         raise StatementError(
             f"WHERE needs the key of {source.name} ({names}): ksql.query.pull.table.scan.enabled is false",
@@ -184,16 +186,19 @@ def _keys(analysis: Analysis, settings: Settings, *, may_scan: bool) -> tuple[by
 
 
 def _has_range(analysis: Analysis) -> bool:
-    """Whether WHERE bounds the key, which has one column, so that the query asks for a range of keys."""
-    key = analysis.sources[0].info.schema.key
-    if analysis.where is None or len(key) != 1:
+    """Whether WHERE bounds the key once, so that the query asks for a range of keys: as in ksqlDB, of a key of one
+    string without a window.
+    """
+    source = analysis.sources[0].info
+    key = source.schema.key
+    if analysis.where is None or len(key) != 1 or source.window is not None or key[0].type != STRING:
         return False
+    bounds = 0
     for part in _conjuncts(analysis.where):
         if isinstance(part, exp.LT | exp.LTE | exp.GT | exp.GTE):
             sides = (part.this, part.expression)
-            if any(isinstance(each, exp.Column) and each.name == key[0].name for each in sides):
-                return True
-    return False
+            bounds += any(isinstance(each, exp.Column) and each.name == key[0].name for each in sides)
+    return bounds == 1
 
 
 def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:

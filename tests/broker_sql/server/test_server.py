@@ -11,7 +11,7 @@ from broker_cy.admin.produce import Producer
 from broker_cy.wire.records import Record
 from tests.broker_cy.admin.conftest import with_client
 from tests.support.broker import BrokerProcess
-from tests.support.sql_server import SqlServerProcess, running_server
+from tests.support.sql_server import Reply, SqlServerProcess, running_server
 from tests.support.wait import until
 
 EARLIEST = {"ksql.streams.auto.offset.reset": "earliest"}
@@ -176,6 +176,43 @@ def test_pull_queries_answer_as_those_of_ksqldb(server: SqlServerProcess, name: 
     ):
         failed = server.call("POST", "/query", {"ksql": wrong})
         assert (failed.status, reason in failed.body["message"]) == (400, True), failed
+
+
+def test_a_range_of_text_keys_is_read_while_scans_are_forbidden(server: SqlServerProcess, name: str) -> None:
+    """If this fails, a query without a key reads a whole table although the settings forbid it."""
+    create_stream(server, name)
+    server.run(
+        f"CREATE TABLE {name}_C AS SELECT id, COUNT(*) AS n FROM {name} GROUP BY id;", streamsProperties=EARLIEST
+    )
+    insert(server, name, ("a", 1), ("b", 1))
+    no_scan = {"ksql.query.pull.table.scan.enabled": False}
+    no_range = {**no_scan, "ksql.query.pull.range.scan.enabled": False}
+
+    def answer(where: str, properties: dict[str, bool]) -> Reply:
+        text = f"SELECT * FROM {name}_C WHERE {where};"
+        return server.call("POST", "/query", {"ksql": text, "streamsProperties": properties})
+
+    until(lambda: len(server.rows(f"SELECT * FROM {name}_C;")) == 2, "two counts")
+    assert answer("id > 'a'", no_scan).body[1:] == [{"row": {"columns": ["b", 1]}}]
+    for where, properties in (("id > 'a'", no_range), ("id > 'a' AND id < 'c'", no_scan), ("n > 0", no_scan)):
+        assert "table.scan.enabled is false" in answer(where, properties).body["message"]
+
+
+def test_a_scalable_push_query_is_named_as_one(server: SqlServerProcess, name: str) -> None:
+    """If this fails, clients of ksqlDB take a query on its newest rows for another kind."""
+    create_stream(server, name)
+    server.run(f"CREATE STREAM {name}_P AS SELECT * FROM {name};")
+
+    def query_id(source: str, **properties: object) -> str:
+        body = {"ksql": f"SELECT * FROM {source} EMIT CHANGES LIMIT 0;", "streamsProperties": properties}
+        found: str = server.call("POST", "/query", body).body[0]["header"]["queryId"]
+        return found
+
+    scalable = {"ksql.query.push.v2.enabled": True}
+    assert query_id(f"{name}_P", **scalable).startswith("SCALABLE_PUSH_QUERY_")
+    assert query_id(f"{name}_P", **scalable, **{"auto.offset.reset": "earliest"}).startswith("transient_")
+    assert query_id(name, **scalable).startswith("transient_")
+    assert query_id(f"{name}_P").startswith("transient_")
 
 
 def test_rows_are_acknowledged_while_the_client_still_sends(server: SqlServerProcess, name: str) -> None:
