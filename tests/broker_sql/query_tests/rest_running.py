@@ -6,6 +6,7 @@ A pull query is repeated until its answer is the expected one, because a persist
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import threading
@@ -18,10 +19,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, cast
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from google.protobuf import text_format
 
+from broker_cy.admin import AdminClient as OwnClient
+from broker_cy.admin.produce import Producer
+from broker_cy.wire.records import Record as WireRecord
 from broker_registry.schema_types.base import Kind
 from broker_sql.errors import SqlError
 from broker_streams.registry.remote import RemoteRegistry
@@ -71,7 +75,6 @@ class Rig:
         self.server, self.registry = server, registry
         self.bootstrap = bootstrap
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
-        self.producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 0})
 
     def answer(self, body: Mapping[str, Any]) -> Reply:
         """The answer to a query. Raises TimeoutError: it did not end."""
@@ -201,6 +204,7 @@ class _Run:
 
     def _produce(self) -> None:
         registry = self.at.schemas()
+        made: list[tuple[str, WireRecord]] = []
         for record in self.case.case.inputs:
             source = self.engine.source_of(record.topic)
             if source is None:
@@ -209,10 +213,10 @@ class _Run:
                 side.encode(each)
                 for side, each in zip(self.engine.sides(source, registry), (record.key, record.value), strict=True)
             )
-            headers: list[tuple[str, str | bytes | None]] = list(record.headers)
-            key = in_window(record, key, source)
-            self.at.producer.produce(record.topic, value, key, timestamp=record.timestamp or 0, headers=headers)
-        self.at.producer.flush(30)
+            key, time_ms = in_window(record, key, source), record.timestamp or 0
+            made.append((record.topic, WireRecord(timestamp=time_ms, key=key, value=value, headers=record.headers)))
+        # librdkafka has no record of the time 0.
+        asyncio.run(_sent(self.at.bootstrap, made))
 
     # ------------------------------------------------------------------------------------------------ answers
 
@@ -313,6 +317,13 @@ class _Run:
             return found
         finally:
             consumer.close()
+
+
+async def _sent(bootstrap: str, records: list[tuple[str, WireRecord]]) -> None:
+    async with OwnClient(bootstrap) as client:
+        producer = Producer(client.caller)
+        for topic, record in records:
+            await producer.send(topic, [record])
 
 
 def _rows_problem(rows: list[Any], wanted: list[Any]) -> str | None:
