@@ -64,3 +64,11 @@ def test_tables_in_windows_have_no_foreign_keys() -> None:
     session.run(SOURCES + SOURCES[SOURCES.index("CREATE TABLE w") :].replace("TABLE w", "TABLE w2"))
     with pytest.raises(AnalysisError, match="not possible for tables in windows"):
         session.run(query)
+
+
+def test_groups_of_a_query_for_a_client() -> None:
+    rows = CaseRecord("s", [1], ["tea", 3]), CaseRecord("s", [2], ["milk", 4])
+    assert answers("SELECT a, SUM(x) FROM s GROUP BY a EMIT CHANGES;", *rows) == [
+        (("tea", 3), False),
+        (("milk", 4), False),
+    ]
