@@ -92,10 +92,11 @@ class Runner:
                 current = None
             if current is None:
                 current = self._make(query_id, each.topology, self._config_of(each))
-                self.running[query_id], self._made[query_id] = current, each.offset
-                await prepare(self._client, current)
+                # Paused before others see it: preparing takes a while, and SHOW QUERIES would say RUNNING.
                 if each.is_paused:
                     current.pause()
+                self.running[query_id], self._made[query_id] = current, each.offset
+                await prepare(self._client, current)
                 current.start()
             elif each.is_paused != (current.state == "PAUSED"):
                 (current.pause if each.is_paused else current.resume)()
