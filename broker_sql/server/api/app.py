@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from broker_cy.client.errors import ClientError
 from broker_sql.server.api import info, inserts, ksql, query, websocket
-from broker_sql.server.api.requests import JSON, V1, Answer, Request, Streamed, preferred, segments_of
+from broker_sql.server.api.requests import JSON, V1, Answer, Request, Streamed, Whole, preferred, segments_of
 from broker_sql.server.api.router import Router
 from broker_sql.server.errors import ApiError, Code
 from broker_sql.server.security import Guard
@@ -73,6 +73,9 @@ class App:
             if isinstance(answer, Streamed):
                 await _send_streamed(answer, receive, send, http_version=scope.get("http_version", "1.1"))
                 return
+            if isinstance(answer, Whole):
+                await _send_body(send, 200, answer.body, [(b"content-type", answer.content_type.encode())])
+                return
             content_type = answer.content_type or preferred(request.accept, (V1, JSON))
         except ApiError as error:
             answer = Answer(error.to_json(), error.status, headers=tuple(error.headers))
@@ -117,13 +120,15 @@ def _request_of(scope: Scope, receive: Receive) -> Request:
 
 
 async def _send(send: Send, answer: Answer, content_type: str, *, is_head: bool) -> None:
-    body = answer.encode()
-    headers = [
-        (b"content-type", content_type.encode()),
-        (b"content-length", str(len(body)).encode()),
-        *answer.headers,
-    ]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    headers = [(b"content-type", content_type.encode()), *answer.headers]
+    await _send_body(send, answer.status, answer.encode(), headers, is_head=is_head)
+
+
+async def _send_body(
+    send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]], *, is_head: bool = False
+) -> None:
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": b"" if is_head else body})
 
 

@@ -43,6 +43,13 @@ class Streamed(NamedTuple):
     reads_body: bool = False
 
 
+class Whole(NamedTuple):
+    """A successful answer whose body is complete."""
+
+    content_type: str
+    body: bytes
+
+
 @dataclass(slots=True)
 class Request:
     """A request as handlers see it. `path` has the variables of its path, decoded; `user` is the login's name."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from broker_sql.server.api.requests import Answer, Request, Streamed
+from broker_sql.server.api.requests import Answer, Request, Streamed, Whole
 from broker_sql.server.errors import ApiError, Code
 
 if TYPE_CHECKING:
     from broker_sql.server.service import Service
 
-Handler = Callable[["Service", Request], Coroutine[Any, Any, Answer | Streamed]]
+Handler = Callable[["Service", Request], Coroutine[Any, Any, Answer | Streamed | Whole]]
 
 
 class Router:

@@ -257,6 +257,7 @@ class PullQuery:
     def __init__(self, query_id: str, plan: PullPlan, rows: AsyncIterator[list[Row]]) -> None:
         self.id = query_id
         self.is_pull = plan.source.is_table
+        self.is_windowed = plan.source.window is not None
         self._limit = plan.limit
         self._count = 0
         self.columns = plan.columns
@@ -306,6 +307,8 @@ async def _of_table(plan: PullPlan, records: Iterable[Any]) -> AsyncIterator[lis
             left -= len(rows)
         if rows:
             yield rows
+        if len(part) < BATCH_ROWS:
+            return
         await asyncio.sleep(0)
 
 

@@ -60,7 +60,8 @@ class View:
         """
         if self._loaded is None:
             self._loaded = asyncio.ensure_future(self._load())
-        await asyncio.shield(self._loaded)
+        if not self._loaded.done() or self._loaded.exception() is not None:
+            await asyncio.shield(self._loaded)
         if self._failure is not None:
             raise self._failure
 
