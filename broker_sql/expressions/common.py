@@ -97,8 +97,7 @@ def _fits(first: SqlType, each: _Entry) -> None:
 
 def _mismatch(kind: SqlType, each: _Entry) -> AnalysisError:
     return AnalysisError(
-        f"operator does not exist: {kind} = {each.kind} ({to_text(each.node)})\n"
-        "Hint: You might need to add explicit type casts.",
+        f"{kind} and {each.kind} cannot be compared: {to_text(each.node)}. A CAST may help.",
         location(each.node),
     )
 

@@ -96,7 +96,7 @@ def _resolved(node: exp.Expr, scope: Scope, target: SqlType | None) -> tree.Tree
 def _typed(found: tree.Tree) -> SqlType:
     if found.kind is None:
         raise AnalysisError(
-            "Can't infer a type of null. Please explicitly cast it to a required type, e.g. CAST(null AS VARCHAR).",
+            "NULL alone has no type: write CAST(NULL AS type), for instance CAST(NULL AS STRING).",
             location(found.node),
         )
     return found.kind

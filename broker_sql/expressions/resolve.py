@@ -327,18 +327,17 @@ def _case_type(node: exp.Case, results: Sequence[Tree], default: Tree | None) ->
         kind = _joined(
             kind,
             each,
-            "Invalid Case expression. Type for all 'THEN' clauses should be the same.\n"
-            f"THEN expression '{to_text(each.node)}' has type: {each.kind}.\nPrevious THEN expression(s) type: {kind}.",
+            "the branches of CASE have several types, and one is expected.\n"
+            f"{to_text(each.node)} is {each.kind}; the branches before it are {kind}.",
         )
     if default is not None:
         kind = _joined(
             kind,
             default,
-            "Invalid Case expression. Type for the default clause should be the same as for 'THEN' clauses.\n"
-            f"THEN type: {kind}.\nDEFAULT type: {default.kind}.",
+            f"ELSE has another type than the branches of CASE.\nELSE is {default.kind}; the branches are {kind}.",
         )
     if kind is None:
-        raise AnalysisError("Invalid Case expression. All case branches have NULL type", location(node))
+        raise AnalysisError("all branches of CASE are NULL: cast one to a type", location(node))
     return kind
 
 
@@ -407,7 +406,7 @@ def _make_array(node: nodes.CreateArray, scope: Scope) -> Tree:
     items = [resolve(each, scope) for each in node.expressions]
     kind = _common(node.expressions, items, scope)
     if kind is None:
-        raise AnalysisError("Cannot construct an array with all NULL elements: cast one to a type", location(node))
+        raise AnalysisError("all elements of ARRAY are NULL: cast one to a type", location(node))
     return tree.MakeArray(Array(kind), node, tuple(coerced(each, kind) for each in items))
 
 
@@ -427,7 +426,7 @@ def _make_map(node: nodes.CreateMap, scope: Scope) -> Tree:
     for written, resolved, name in ((written_keys, keys, "keys"), (written_values, values, "values")):
         kind = _common(written, resolved, scope)
         if kind is None:
-            raise AnalysisError(f"Cannot construct a map with all NULL {name}: cast one to a type", location(node))
+            raise AnalysisError(f"all {name} of MAP are NULL: cast one to a type", location(node))
         kinds.append(kind)
     entries = ((coerced(key, kinds[0]), coerced(value, kinds[1])) for key, value in zip(keys, values, strict=True))
     return tree.MakeMap(Map(kinds[0], kinds[1]), node, tuple(entries))
@@ -437,7 +436,7 @@ def _make_struct(node: nodes.CreateStruct, scope: Scope) -> Tree:
     fields: dict[str, Tree] = {}
     for name, value in node.fields:
         if name in fields:
-            raise AnalysisError(f"Duplicate field names found in STRUCT: '{name}'", location(node))
+            raise AnalysisError(f"STRUCT has the field {name} twice", location(node))
         fields[name] = resolve(value, scope)
         _typed(fields[name], node)
     kind = Struct(tuple((name, value.kind) for name, value in fields.items() if value.kind is not None))
