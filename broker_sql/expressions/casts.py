@@ -153,8 +153,8 @@ def quantized(value: decimal.Decimal, precision: int, scale: int) -> decimal.Dec
         return rounded.copy_abs()
     if rounded.adjusted() >= precision - scale:
         raise ArithmeticError(
-            f"Numeric field overflow: A field with precision {precision} and scale {scale} must round to an absolute "
-            f"value less than 10^{precision - scale}. Got {java_format.decimal_text(value)}"
+            f"{java_format.decimal_text(value)} does not fit DECIMAL({precision}, {scale}), which is below "
+            f"10^{precision - scale}"
         )
     return rounded
 

@@ -169,6 +169,6 @@ def _step(found: Sequence[_Entry], so_far: SqlType, each: _Entry) -> SqlType | N
     try:
         return _common(found)
     except AnalysisError as error:
-        if error.message.startswith("invalid input"):
+        if isinstance(error, literals.InvalidText):
             raise
         raise _mismatch(so_far, each) from None

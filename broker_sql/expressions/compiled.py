@@ -81,8 +81,7 @@ def predicate(node: exp.Expr, scope: Scope, word: str = "WHERE") -> Compiled:
         raise AnalysisError(f"Error in {word} expression: {error.message}", error.location) from None
     if found.kind != BOOLEAN:
         raise AnalysisError(
-            f"Type error in {word} expression: Should evaluate to boolean but is {to_text(node)} ({found.kind}) "
-            "instead.",
+            f"{word} takes a BOOLEAN, and {to_text(node)} is {found.kind}",
             location(node),
         )
     return Compiled(BOOLEAN, node, found, function_of([found], scope.log, single=True, otherwise="False"))

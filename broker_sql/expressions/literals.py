@@ -79,8 +79,12 @@ def number_in(text: str, wanted: str, node: exp.Expr) -> tuple[SqlType, Any]:
     return decimal_type(number), number
 
 
-def invalid(text: str, wanted: str, node: exp.Expr) -> AnalysisError:
-    return AnalysisError(f'invalid input syntax for type {wanted}: "{text}".', location(node))
+class InvalidText(AnalysisError):
+    """A text is no value of the type that it should have."""
+
+
+def invalid(text: str, wanted: str, node: exp.Expr) -> InvalidText:
+    return InvalidText(f'"{text}" is no {wanted}', location(node))
 
 
 def literal_text(value: Any, kind: SqlType) -> str:

@@ -133,8 +133,8 @@ def _arithmetic(node: exp.Binary, scope: Scope) -> Tree:
         raise AnalysisError(f"{to_text(node)}: {error}", location(node)) from None
     if kind is None:
         raise AnalysisError(
-            f"Error processing expression: {to_text(node)}. Unsupported arithmetic types. {_base(left_kind)} "
-            f"{_base(right_kind)}: two numbers are allowed, and with + two values of STRING",
+            f"{to_text(node)}: {_base(left_kind)} and {_base(right_kind)} do not calculate: two numbers are allowed, "
+            "and with + two values of STRING",
             location(node),
         )
     if kind == STRING:
@@ -193,7 +193,7 @@ def compared(node: exp.Expr, left: Tree, right: Tree) -> Tree:
         if distinct:
             return tree.Distinct(BOOLEAN, node, left, right, op == "==")
         kinds = " = ".join("NULL" if each.kind is None else str(each.kind) for each in (left, right))
-        raise AnalysisError(f"Comparison with NULL not supported: {kinds}. IS NULL is allowed", location(node))
+        raise AnalysisError(f"{kinds}: NULL equals nothing; write IS NULL", location(node))
     if not rules.comparable(op, left.kind, right.kind):
         raise AnalysisError(
             f"Cannot compare {to_text(left.node)} ({left.kind}) to {to_text(right.node)} ({right.kind}) with {name}.",
@@ -305,9 +305,7 @@ def _case(node: exp.Case, scope: Scope) -> Tree:
             when = equal
         condition = resolve(when, scope)
         if condition.kind != BOOLEAN:
-            raise AnalysisError(
-                f"WHEN operand type should be boolean.\nType for '{to_text(when)}' is {condition.kind}", location(when)
-            )
+            raise AnalysisError(f"WHEN takes a BOOLEAN, and {to_text(when)} is {condition.kind}", location(when))
         conditions.append(condition)
         results.append(resolve(each.args["true"], scope))
     written = node.args.get("default")
@@ -368,11 +366,7 @@ def _bracket(node: exp.Bracket, scope: Scope) -> Tree:
                 raise AnalysisError(f"{to_text(node)}: a key of {key} is expected, got {index.kind}", location(node))
             return tree.Lookup(value, node, base, converted(index, key))
     text = f"{to_text(node.this)}[{to_text(node.expressions[0])}]"
-    hint = (
-        f" Use the dereference operator for STRUCTs: {to_text(node.this)}->FIELD"
-        if isinstance(base.kind, Struct)
-        else ""
-    )
+    hint = f" A field of a STRUCT is {to_text(node.this)}->FIELD" if isinstance(base.kind, Struct) else ""
     raise AnalysisError(f"Subscript expression ({text}) do not apply to {base.kind}.{hint}", location(node))
 
 

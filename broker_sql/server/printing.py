@@ -67,7 +67,7 @@ def line_of(record: Record, partition: int) -> str:
 def format_of(data: bytes | None) -> str:
     """Return the formats that bytes may be of."""
     if data is None:
-        return "¯\\_(ツ)_/¯ - no data processed"
+        return "unknown: no data yet"
     text = _text(data)
     if text is not None:
         return "JSON or KAFKA_STRING" if _is_json(data) else "KAFKA_STRING"

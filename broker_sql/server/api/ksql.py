@@ -159,7 +159,7 @@ async def _wait(service: Service, sequence: Any) -> None:
     except TimeoutError:
         raise ApiError(
             Code.CATCH_UP_TIMEOUT,
-            f"Timed out while waiting for a previous command to execute. command sequence number: {sequence}",
+            f"command {sequence} did not end in time; statements after it wait",
         ) from None
 
 

@@ -135,7 +135,7 @@ def _admit_pull(service: Service, text: str) -> None:
     if service.pulls >= limit:
         raise ApiError(
             Code.TOO_MANY_REQUESTS,
-            f"Host is at concurrency limit for pull queries. Currently set to {limit} maximum concurrent requests.",
+            f"{limit} pull queries run, which is the limit (ksql.query.pull.max.concurrent.requests)",
             text,
         )
 

@@ -240,7 +240,7 @@ def _values(
                 # WHERE compares other types, such as a BIGINT key with a DECIMAL.
                 return None
             raise AnalysisError(
-                f"{to_text(each)} can not be converted to the type of the key column: {kind.name} {kind.type}",
+                f"{to_text(each)} does not fit the key column {kind.name}, which is {kind.type}",
                 error.location or location(each),
             ) from None
     if None in found:

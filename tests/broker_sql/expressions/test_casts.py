@@ -110,7 +110,7 @@ def test_values_of_casts(value: Any, source: SqlType, target: SqlType, result: A
 
 
 def test_a_decimal_that_is_too_large_is_refused() -> None:
-    with pytest.raises(ArithmeticError, match=r"precision 2 and scale 1 .* less than 10\^1. Got 10"):
+    with pytest.raises(ArithmeticError, match=r"10 does not fit DECIMAL\(2, 1\)"):
         casts.cast(10, INTEGER, Decimal(2, 1))
 
 

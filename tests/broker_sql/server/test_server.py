@@ -168,7 +168,7 @@ def test_pull_queries_answer_as_those_of_ksqldb(server: SqlServerProcess, name: 
     )
     assert of_a[1:] == [{"row": {"columns": ["a", 2000, 3000, 1]}}]
     for wrong, reason in (
-        (f"SELECT * FROM {name}_W WHERE id IN ('a', 1);", "can not be converted to the type of the key column"),
+        (f"SELECT * FROM {name}_W WHERE id IN ('a', 1);", "does not fit the key column"),
         (f"SELECT * FROM {name}_W WHERE id IN ('a', NULL);", "cannot be NULL"),
         (f"SELECT rowoffset FROM {name}_W;", "cannot have ROWOFFSET in SELECT"),
         (f"SELECT n, n FROM {name}_W;", "is there twice"),
