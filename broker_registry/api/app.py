@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from starlette.types import Receive, Scope, Send
 
 from broker_cy.client.errors import ClientError
+from broker_cy.http.accept import preferred
 from broker_cy.http.bounds import certificate_of
 from broker_cy.http.requests import Headers
 from broker_registry.api import compatibility, schemas, server, settings, subjects, versions
@@ -176,37 +177,11 @@ def refusal(error: RegistryError) -> Answer:
 
 
 def accepted(accept: str) -> str:
-    """Return the type of the answer that the client likes best (RFC 9110, section 12.5.1). Raises RegistryError 406 if
-    it takes none of TYPES.
-    """
-    if not accept:
-        return V1
-    best, best_quality = "", 0.0
-    for part in accept.split(","):
-        name, *parameters = (each.strip().lower() for each in part.split(";"))
-        quality = _quality(parameters)
-        found = next((each for each in TYPES if _fits(each, name)), "")
-        if found and quality > best_quality:
-            best, best_quality = found, quality
+    """Return the type of the answer that the client likes best. Raises RegistryError 406 if it takes none of TYPES."""
+    best = preferred(accept, TYPES)
     if not best:
         raise RegistryError(406, "HTTP 406 Not Acceptable")
     return best
-
-
-def _quality(parameters: list[str]) -> float:
-    for each in parameters:
-        name, _, value = each.partition("=")
-        if name.strip() == "q":
-            try:
-                return float(value)
-            except ValueError:
-                return 0.0
-    return 1.0
-
-
-def _fits(offered: str, wanted: str) -> bool:
-    kind, _, subtype = wanted.partition("/")
-    return wanted == offered or kind == "*" or (subtype == "*" and offered.startswith(f"{kind}/"))
 
 
 def check_content_type(headers: dict[bytes, bytes]) -> None:

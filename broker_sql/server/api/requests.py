@@ -11,6 +11,7 @@ from urllib.parse import unquote_to_bytes
 import orjson
 from starlette.types import Receive
 
+from broker_cy.http import accept as accept_header
 from broker_sql.server.errors import ApiError, Code, bad_request
 
 BODY_BYTES_MAX: Final = 4 << 20
@@ -133,34 +134,10 @@ def object_of(found: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def preferred(accept: str, offered: tuple[str, ...]) -> str:
-    """Return the type of the answer that the client likes best (RFC 9110, section 12.5.1); the first one without a
-    wish. Raises ApiError 406 if it takes none of them.
+    """Return the type of the answer that the client likes best; the first one without a wish. Raises ApiError 406 if
+    it takes none of them.
     """
-    if not accept:
-        return offered[0]
-    best, best_quality = "", 0.0
-    for part in accept.split(","):
-        name, *parameters = (each.strip().lower() for each in part.split(";"))
-        quality = _quality(parameters)
-        found = next((each for each in offered if _fits(each, name)), "")
-        if found and quality > best_quality:
-            best, best_quality = found, quality
+    best = accept_header.preferred(accept, offered)
     if not best:
         raise ApiError(Code.NOT_ACCEPTABLE, f"Not acceptable: {accept}; {', '.join(offered)} can be had")
     return best
-
-
-def _quality(parameters: list[str]) -> float:
-    for each in parameters:
-        name, _, value = each.partition("=")
-        if name.strip() == "q":
-            try:
-                return float(value)
-            except ValueError:
-                return 0.0
-    return 1.0
-
-
-def _fits(offered: str, wanted: str) -> bool:
-    kind, _, subtype = wanted.partition("/")
-    return wanted == offered or kind == "*" or (subtype == "*" and offered.startswith(f"{kind}/"))
