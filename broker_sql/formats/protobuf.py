@@ -8,18 +8,13 @@ nullableRepresentation is `optional` or `wrapper`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from broker_registry.schema_types.base import Kind, ParsedSchema
 from broker_sql.errors import AnalysisError
-from broker_sql.formats.avro import decimal_bytes, unscaled
 from broker_sql.formats.connect import (
-    DATE,
     DECIMAL,
     PRECISION_DEFAULT,
-    TIME,
     TIMESTAMP,
     Base,
     Convert,
@@ -29,6 +24,8 @@ from broker_sql.formats.connect import (
     shape_of_row,
 )
 from broker_sql.formats.kinds import FULL_SCHEMA_NAME, NULLABLE, UNWRAP_PRIMITIVES
+from broker_sql.formats.protobuf_logical import FROM_LOGICAL, TO_LOGICAL, decimal_filler
+from broker_sql.formats.protobuf_text import DEFAULT_NAME, LOGICAL, MAP_SUFFIX, WRAPPERS, schema_text
 from broker_sql.formats.registered import RegisteredSerde
 from broker_sql.formats.rows import Read, Row, RowShape, Write, checked_count
 from broker_streams.serdes import SerdeError
@@ -40,123 +37,11 @@ if TYPE_CHECKING:
 
 DEPTH_MAX: Final = 100
 """How deep messages of a schema may be nested."""
-_DEFAULT_NAME: Final = "ConnectDefault"
-_MAP_SUFFIX: Final = "Entry"
 _UNION: Final = "io.confluent.connect.protobuf.Union."
-_SCALARS: Final = {
-    Base.INT8: "int32",
-    Base.INT16: "int32",
-    Base.INT32: "int32",
-    Base.INT64: "int64",
-    Base.FLOAT32: "float",
-    Base.FLOAT64: "double",
-    Base.BOOLEAN: "bool",
-    Base.STRING: "string",
-    Base.BYTES: "bytes",
-}
-_WRAPPERS: Final = {
-    Base.INT8: "Int32Value",
-    Base.INT16: "Int32Value",
-    Base.INT32: "Int32Value",
-    Base.INT64: "Int64Value",
-    Base.FLOAT32: "FloatValue",
-    Base.FLOAT64: "DoubleValue",
-    Base.BOOLEAN: "BoolValue",
-    Base.STRING: "StringValue",
-    Base.BYTES: "BytesValue",
-}
-_LOGICAL: Final = {
-    DECIMAL: ("confluent.type.Decimal", "confluent/type/decimal.proto"),
-    DATE: ("google.type.Date", "google/type/date.proto"),
-    TIME: ("google.type.TimeOfDay", "google/type/timeofday.proto"),
-    TIMESTAMP: ("google.protobuf.Timestamp", "google/protobuf/timestamp.proto"),
-}
-_OF_LOGICAL: Final = {full: name for name, (full, _) in _LOGICAL.items()}
+_OF_LOGICAL: Final = {full: name for name, (full, _) in LOGICAL.items()}
 # The numbers of (confluent.field_meta) and of its params.
 _FIELD_META: Final = 1088
 _PARAMETERS: Final = 2
-_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
-
-
-# ------------------------------------------------------------------------------------------------ schema of a shape
-
-
-def schema_text(shape: Shape, settings: Mapping[str, str]) -> str:
-    """Return the .proto text of a struct. Raises ValueError: a message cannot hold the shape."""
-    if shape.base is not Base.STRUCT:
-        raise ValueError(f"a message has fields, and {shape.base.value} is none")
-    full_name = settings.get(FULL_SCHEMA_NAME, "").strip()
-    if full_name.startswith(_DEFAULT_NAME):
-        full_name = ""
-    return _Writer(settings.get(NULLABLE)).file(shape, full_name)
-
-
-class _Writer:
-    def __init__(self, nullable: str | None) -> None:
-        self._nullable = nullable
-        self._imports: dict[str, None] = {}
-        self._messages = 0
-
-    def file(self, shape: Shape, full_name: str) -> str:
-        package, _, name = full_name.rpartition(".")
-        message = "\n".join(self._message(shape, name or self._next_name()))
-        head = ['syntax = "proto3";', *([f"package {package};"] if package else [])]
-        return "\n".join([*head, *(f'import "{path}";' for path in self._imports), message])
-
-    def _next_name(self) -> str:
-        self._messages += 1
-        return f"{_DEFAULT_NAME}{self._messages}"
-
-    def _message(self, shape: Shape, name: str) -> list[str]:
-        fields, inner = [], []
-        for number, (field, each) in enumerate(shape.fields, 1):
-            kind, messages = self._type(each)
-            inner += messages
-            fields.append(f"  {kind} {field} = {number}{self._options(each)};")
-        return [f"message {name} {{", *fields, *(f"  {line}" for line in inner), "}"]
-
-    def _type(self, shape: Shape) -> tuple[str, list[str]]:
-        """The label and type of a field, and the messages that it needs."""
-        if shape.base is Base.ARRAY:
-            assert shape.element is not None
-            if shape.element.base is Base.ARRAY:
-                raise ValueError("an array of arrays is no field of a message")
-            if shape.element.base is Base.MAP:
-                raise ValueError("an array of maps is no field of a message")
-            kind, messages = self._single(shape.element)
-            return f"repeated {kind}", messages
-        if shape.base is Base.MAP:
-            assert shape.key is not None
-            assert shape.element is not None
-            name = self._next_name() + _MAP_SUFFIX
-            entry = Shape(Base.STRUCT, fields=(("key", shape.key), ("value", shape.element)))
-            return f"repeated {name}", self._message(entry, name)
-        kind, messages = self._single(shape)
-        if self._nullable == "optional" and shape.is_optional:
-            return f"optional {kind}", messages
-        return kind, messages
-
-    def _single(self, shape: Shape) -> tuple[str, list[str]]:
-        if shape.base is Base.STRUCT:
-            name = self._next_name()
-            return name, self._message(shape, name)
-        if shape.name in _LOGICAL:
-            kind, path = _LOGICAL[shape.name]
-            self._imports[path] = None
-            return kind, []
-        if self._nullable == "wrapper" and shape.is_optional:
-            self._imports["google/protobuf/wrappers.proto"] = None
-            return f"google.protobuf.{_WRAPPERS[shape.base]}", []
-        return _SCALARS[shape.base], []
-
-    @staticmethod
-    def _options(shape: Shape) -> str:
-        inner = shape.element if shape.base is Base.ARRAY and shape.element is not None else shape
-        if inner.name != DECIMAL:
-            return ""
-        parameters = (("precision", inner.precision), ("scale", inner.scale))
-        texts = ", ".join(f'{{ value: "{number}", key: "{name}" }}' for name, number in parameters)
-        return f" [(confluent.field_meta) = {{ params: [{texts}] }}]"
 
 
 # ------------------------------------------------------------------------------------------------ messages
@@ -277,7 +162,7 @@ class Messages:
             return _enum_reader(field.enum_type) if field.enum_type is not None else _same
         logical = _OF_LOGICAL.get(kind.full_name)
         if logical is not None:
-            return _FROM_LOGICAL[logical]
+            return FROM_LOGICAL[logical]
         if self._is_wrapped and kind.full_name in _WRAPPED:
             return _wrapped_value
         return self._message_reader(kind)
@@ -371,9 +256,9 @@ class Messages:
         logical = _OF_LOGICAL.get(kind.full_name)
         if logical == DECIMAL:
             parameters = _parameters(field)
-            return _decimal_filler(parameters)
+            return decimal_filler(parameters)
         if logical is not None:
-            return _TO_LOGICAL[logical]
+            return TO_LOGICAL[logical]
         if self._is_wrapped and kind.full_name in _WRAPPED:
             return lambda message, value: setattr(message, "value", value)
         return self._message_writer(kind)
@@ -403,7 +288,7 @@ def _map_entry(field: Any) -> Any:
     kind = field.message_type
     if kind is None:
         return None
-    is_entry = kind.name.endswith(_MAP_SUFFIX) and [each.name for each in kind.fields] == ["key", "value"]
+    is_entry = kind.name.endswith(MAP_SUFFIX) and [each.name for each in kind.fields] == ["key", "value"]
     return kind if kind.GetOptions().map_entry or is_entry else None
 
 
@@ -464,66 +349,7 @@ _BASES: Final = {
     18: Base.INT64,
 }
 """By FieldDescriptor.TYPE_*: unsigned integers of 32 bits are INT64."""
-_WRAPPED: Final = frozenset(f"google.protobuf.{each}" for each in (*_WRAPPERS.values(), "UInt32Value", "UInt64Value"))
-
-
-def _read_decimal(message: Any) -> Decimal:
-    return unscaled(message.value, message.scale)
-
-
-def _decimal_filler(parameters: Mapping[str, str]) -> Callable[[Any, Any], None]:
-    precision = int(parameters.get("precision", 0))
-
-    def fill(message: Any, value: Decimal) -> None:
-        exponent = value.as_tuple().exponent
-        assert isinstance(exponent, int)
-        message.value = decimal_bytes(value, -exponent)
-        message.precision = precision
-        message.scale = -exponent
-
-    return fill
-
-
-def _read_date(message: Any) -> int:
-    return date(message.year, message.month, message.day).toordinal() - _EPOCH_DAY
-
-
-def _fill_date(message: Any, value: int) -> None:
-    found = date.fromordinal(value + _EPOCH_DAY)
-    message.year, message.month, message.day = found.year, found.month, found.day
-
-
-def _read_time(message: Any) -> int:
-    seconds = (message.hours * 60 + message.minutes) * 60 + message.seconds
-    return int(seconds * 1000 + message.nanos // 1_000_000)
-
-
-def _fill_time(message: Any, value: int) -> None:
-    seconds, millis = divmod(value, 1000)
-    message.hours, message.minutes, message.seconds = seconds // 3600, seconds // 60 % 60, seconds % 60
-    message.nanos = millis * 1_000_000
-
-
-def _read_timestamp(message: Any) -> int:
-    return int(message.seconds * 1000 + message.nanos // 1_000_000)
-
-
-def _fill_timestamp(message: Any, value: int) -> None:
-    message.seconds, millis = divmod(value, 1000)
-    message.nanos = millis * 1_000_000
-
-
-_FROM_LOGICAL: Final[dict[str, Convert]] = {
-    DECIMAL: _read_decimal,
-    DATE: _read_date,
-    TIME: _read_time,
-    TIMESTAMP: _read_timestamp,
-}
-_TO_LOGICAL: Final[dict[str, Callable[[Any, Any], None]]] = {
-    DATE: _fill_date,
-    TIME: _fill_time,
-    TIMESTAMP: _fill_timestamp,
-}
+_WRAPPED: Final = frozenset(f"google.protobuf.{each}" for each in (*WRAPPERS.values(), "UInt32Value", "UInt64Value"))
 
 
 # ------------------------------------------------------------------------------------------------ the serdes
@@ -540,7 +366,7 @@ class ProtobufRows(RegisteredSerde):
 
     def _messages(self, parsed: ParsedSchema) -> Messages:
         name = self.row.settings.get(FULL_SCHEMA_NAME, "").strip() or None
-        if name is not None and name.startswith(_DEFAULT_NAME):
+        if name is not None and name.startswith(DEFAULT_NAME):
             name = None
         return Messages(parsed, self.row.settings, name)
 

@@ -13,7 +13,8 @@ from typing import Any
 from broker_registry.schema_types.base import Kind
 from broker_sql.errors import StatementError
 from broker_sql.formats.connect import shape_of_row
-from broker_sql.formats.protobuf import Messages, schema_text
+from broker_sql.formats.protobuf import Messages
+from broker_sql.formats.protobuf_text import schema_text
 from broker_sql.server.api.query import ObjectsForm
 from broker_sql.server.api.requests import PROTOBUF
 from broker_sql.server.queries.pull import PullQuery

@@ -18,7 +18,7 @@ from broker_sql import types
 from broker_sql.formats import inference, json_text
 from broker_sql.formats.connect import DECIMAL, Base, Shape, shape_of_row
 from broker_sql.formats.protobuf import Messages
-from broker_sql.formats.protobuf import schema_text as message_text
+from broker_sql.formats.protobuf_text import schema_text as message_text
 from broker_sql.formats.registered import RegisteredSerde
 from broker_sql.java_format import EXACT
 from broker_sql.types import Column, SqlType
