@@ -31,7 +31,7 @@ from broker_cy.wire.records import Record
 CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACT: Final = "compact"
 DELETE: Final = "delete"
-# What a topic has whose records stay: those of a compacted one by key, otherwise all of them.
+# The records that stay in a topic: those of a compacted one by key, otherwise all of them.
 _KEPT: Final = {
     COMPACT: {CLEANUP_POLICY: COMPACT},
     DELETE: {CLEANUP_POLICY: DELETE, "retention.ms": "-1", "retention.bytes": "-1"},

@@ -212,7 +212,7 @@ def with_keys(
     query: Query,
     sink: str | None,
 ) -> tuple[tuple[KeyColumn, ...], tuple[Item, ...]]:
-    """The key columns of the result, and all items. Raises AnalysisError: a key is missing, or is there twice."""
+    """The key columns of the result, and all items. Raises AnalysisError: a key is missing, or stands twice."""
     wanted = keys.expressions
     by_signature: dict[object, list[int]] = {}
     for at, (item, _) in enumerate(items):

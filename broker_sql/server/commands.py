@@ -26,7 +26,7 @@ STATEMENT_BYTES_MAX: Final = 1 << 20
 
 
 class BadCommand(ValueError):
-    """A record of the topic that is no command of this version."""
+    """A record of the topic that this version cannot read as a command."""
 
 
 class Type(StrEnum):
